@@ -1,0 +1,1 @@
+"""Robots: what each one is, where its tasks and models meet it, and its offline assets."""
