@@ -1,0 +1,72 @@
+"""What every dynamics model is to the commands that train, evaluate and run it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from flashnerd_ext.model.cache import Cache
+from flashnerd_ext.model.contacts import ContactRows
+from flashnerd_ext.model.frame import frame_names
+from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.normalizer import Normalizer
+
+
+class DynamicsModel(nn.Module):
+    """Frames in, predictions out; one set of weights for training (``sequence``) and simulation (``step``).
+
+    Attributes:
+        layout: The robot's coordinates.
+        config: Constructor options, JSON-able.
+        history: Frames that a prediction can depend on.
+        kinematic_prior: Whether position outputs are residuals of the kinematic prior.
+        rows_capacity: Contact rows K of a robot, 0 for none.
+    """
+
+    name: str = ""
+    kinematic_prior: bool = True
+
+    def __init__(self, layout: StateLayout, config: dict[str, Any], history: int, rows_capacity: int = 0) -> None:
+        super().__init__()
+        self.layout, self.config, self.history, self.rows_capacity = layout, config, history, rows_capacity
+        self.frame_size = len(frame_names(layout))
+        self.out_size = 2 * layout.nv
+        self.frame_norm = Normalizer(self.frame_size)
+        self.out_norm = Normalizer(self.out_size)
+
+    @abstractmethod
+    def sequence(self, frames: Tensor, rows: ContactRows | None = None) -> Tensor:
+        """Predictions [B, T, O] for frames [B, T, F] whose first one has no past."""
+
+    @abstractmethod
+    def init_cache(
+        self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Cache:
+        """An empty past for ``batch`` worlds."""
+
+    @abstractmethod
+    def step(self, frame: Tensor, cache: Any, rows: ContactRows | None = None) -> Tensor:
+        """Prediction [B, O] for the newest frame [B, F]; advances ``cache`` in place, exactly once."""
+
+    def forward(self, frames: Tensor, rows: ContactRows | None = None) -> Tensor:
+        """Same as :meth:`sequence`; what data-parallel wrappers call."""
+        return self.sequence(frames, rows)
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """Dtype of the matrices; statistics stay float64, frames and predictions float32 or wider."""
+        return next(self.parameters()).dtype
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> DynamicsModel:
+        """Cast the parameters and return self; statistics and the affine path keep their precision."""
+        for name, parameter in self.named_parameters():
+            if not name.startswith("affine."):
+                parameter.data = parameter.data.to(dtype)
+        return self
+
+    def parameter_count(self) -> int:
+        """Number of trained weights."""
+        return sum(parameter.numel() for parameter in self.parameters())

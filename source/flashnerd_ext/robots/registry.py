@@ -1,0 +1,20 @@
+"""Robots by name: every command takes ``robot=...``."""
+
+from __future__ import annotations
+
+from flashnerd_ext.errors import FlashNerdError, nearest
+from flashnerd_ext.robots.cartpole import CARTPOLE
+from flashnerd_ext.robots.description import RobotDescription
+
+ROBOTS: dict[str, RobotDescription] = {robot.name: robot for robot in (CARTPOLE,)}
+
+
+def get_robot(name: str) -> RobotDescription:
+    """The description of ``name``.
+
+    Raises:
+        FlashNerdError: For a name that is not registered; the nearest is named.
+    """
+    if name not in ROBOTS:
+        raise FlashNerdError(f"robot is '{name}', which is not known: {nearest(name, ROBOTS)}")
+    return ROBOTS[name]
