@@ -1,0 +1,218 @@
+"""Building a card from what the training command knows."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flashnerd_ext.bundle.card import (
+    QUANTILES,
+    ActuationCard,
+    Card,
+    ContactCard,
+    DataCard,
+    EnvelopeCard,
+    ModelCard,
+    PhysicalCard,
+    Ranges,
+    RobotCard,
+    SimulationCard,
+    TrainingCard,
+)
+from flashnerd_ext.errors import FlashNerdError
+
+if TYPE_CHECKING:
+    from flashnerd_ext.model.base import DynamicsModel
+    from flashnerd_ext.model.layout import StateLayout
+    from flashnerd_ext.robots.description import RobotDescription
+
+PACKAGES = (
+    "flashnerd-ext",
+    "torch",
+    "numpy",
+    "safetensors",
+    "newton",
+    "warp-lang",
+    "mujoco",
+    "mujoco-warp",
+    "isaaclab",
+)
+"""Distributions whose versions stand in the card."""
+UNKNOWN_PHYSICAL = PhysicalCard(masses={}, inertias={}, limit_lower={}, limit_upper={})
+"""For data whose simulation did not say: the backend then reports these as unchecked."""
+
+
+def stack() -> dict[str, str]:
+    """Versions of the installed stack, by distribution name; what is not installed is left out."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def state_names(layout: StateLayout) -> list[str]:
+    """Name of each dimension of ``joint_q`` and then ``joint_qd``, length nq + nv."""
+    positions = [f"root.{axis}" for axis in ("px", "py", "pz", "qx", "qy", "qz", "qw")] if layout.floating_base else []
+    velocities = [f"root.{axis}" for axis in ("vx", "vy", "vz", "wx", "wy", "wz")] if layout.floating_base else []
+    positions += [f"{name}.pos" for name in layout.joint_names]
+    velocities += [f"{name}.vel" for name in layout.joint_names]
+    return positions + velocities
+
+
+def ranges(names: Sequence[str], values: Any) -> Ranges:
+    """Ranges of each column of ``values`` [samples, features], finite, in float64.
+
+    Raises:
+        FlashNerdError: When shapes do not fit or a value is not finite.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    if data.ndim != 2 or data.shape[1] != len(names) or not len(data):
+        raise FlashNerdError(
+            f"the envelope got values of shape {list(data.shape)}, but [samples, {len(names)}] is needed: "
+            "give one column a name."
+        )
+    if not np.isfinite(data).all():
+        raise FlashNerdError(
+            f"the envelope got {int((~np.isfinite(data)).sum())} numbers that are not finite, but all must be: "
+            "leave invalid steps out."
+        )
+
+    def listed(row: np.ndarray) -> tuple[float, ...]:
+        return tuple(float(value) for value in row)
+
+    quantiles = np.quantile(data, [float(q) for q in QUANTILES], axis=0)
+    return Ranges(
+        names=tuple(names),
+        min=listed(data.min(0)),
+        max=listed(data.max(0)),
+        mean=listed(data.mean(0)),
+        std=listed(data.std(0)),
+        quantiles={key: listed(row) for key, row in zip(QUANTILES, quantiles, strict=True)},
+    )
+
+
+def envelope(layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any) -> EnvelopeCard:
+    """Envelope of training data: ``joint_q`` [n, nq], ``joint_qd`` [n, nv], ``actuation`` [n, nu], numpy or torch.
+
+    A large data set may be thinned first; minimum and maximum then are those of the sample.
+    """
+    import torch
+
+    from flashnerd_ext.model.frame import encode_frame, frame_names
+
+    q, qd, u = (torch.as_tensor(value, dtype=torch.float64) for value in (joint_q, joint_qd, actuation))
+    frames = encode_frame(layout, q, qd, u)
+    return EnvelopeCard(
+        frame=ranges(frame_names(layout), frames.numpy()),
+        state=ranges(state_names(layout), torch.cat((q, qd), -1).numpy()),
+    )
+
+
+def data_card(folder: str | Path, seeds: Sequence[int], trajectories: int, transitions: int) -> DataCard:
+    """Record of a data set folder; its hash is that of ``dataset.json``."""
+    manifest = Path(folder) / "dataset.json"
+    digest = hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else ""
+    return DataCard(
+        path=str(folder),
+        sha256=digest,
+        seeds=tuple(int(seed) for seed in seeds),
+        trajectories=int(trajectories),
+        transitions=int(transitions),
+    )
+
+
+def make_card(
+    *,
+    robot: RobotDescription,
+    model: DynamicsModel,
+    envelope: EnvelopeCard,
+    engine: str,
+    seed: int,
+    data: Sequence[DataCard] = (),
+    name: str | None = None,
+    asset_key: str | None = None,
+    physical: PhysicalCard | None = None,
+    detector: str = "none",
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81),
+    measured: Mapping[str, float] | None = None,
+    lineage: Sequence[str] = (),
+    command: str | None = None,
+    inner_steps: int | None = None,
+) -> Card:
+    """The card of a freshly trained model; :func:`~flashnerd_ext.bundle.store.save_bundle` seals it.
+
+    Args:
+        robot: Description that data and training used.
+        model: The trained network; its name and configuration are recorded.
+        envelope: From :func:`envelope`.
+        engine: Engine of the data, e.g. ``mujoco``.
+        seed: Seed of the training run.
+        data: From :func:`data_card`.
+        name: Name of the bundle; the robot's by default.
+        asset_key: The robot's by default.
+        physical: From :func:`flashnerd_ext.bundle.facts.physical_card`; unknown by default.
+        detector: Contact detector of the data; only where the model takes rows.
+        gravity: Gravity of the data [m/s²].
+        measured: Measured errors, e.g. ``{"E1": 4e-5}``.
+        lineage: Hashes of the bundles that this one was fine-tuned from.
+        command: Training command; this process's by default.
+        inner_steps: 1 for a model at the solver's own step; the decimation by default.
+    """
+    from flashnerd_ext.runtime import git_revision
+
+    layout = robot.layout
+    inner = robot.decimation if inner_steps is None else inner_steps
+    config = {key: list(value) if isinstance(value, tuple) else value for key, value in model.config.items()}
+    return Card(
+        name=name or robot.name,
+        robot=RobotCard(
+            name=robot.name,
+            asset_key=asset_key or f"{robot.name}@local",
+            joint_names=tuple(layout.joint_names),
+            joint_kinds=tuple(layout.joint_kinds),
+            floating_base=layout.floating_base,
+            actuated=tuple(layout.actuated),
+            position_free=tuple(layout.position_free),
+        ),
+        actuation=ActuationCard(
+            kind=robot.actuation,
+            effort_limit={key: float(value) for key, value in robot.effort_limit.items()},
+            stiffness={key: float(value) for key, value in robot.joint_stiffness.items()},
+            damping={key: float(value) for key, value in robot.joint_damping.items()},
+        ),
+        simulation=SimulationCard(
+            engine=engine,
+            sim_dt=robot.sim_dt,
+            decimation=robot.decimation,
+            dt=robot.sim_dt * inner,
+            inner_steps=inner,
+            quaternion_order="xyzw",
+            gravity=tuple(float(value) for value in gravity),
+        ),
+        contacts=ContactCard(
+            detector=detector if model.rows_capacity else "none",
+            capacity=model.rows_capacity,
+        ),
+        physical=physical or UNKNOWN_PHYSICAL,
+        model=ModelCard(name=model.name, config=config),
+        training=TrainingCard(
+            command=command if command is not None else shlex.join(sys.argv),
+            git_revision=git_revision(),
+            seed=int(seed),
+            data=tuple(data),
+        ),
+        envelope=envelope,
+        versions=stack(),
+        measured={key: float(value) for key, value in (measured or {}).items()},
+        lineage=tuple(lineage),
+    )

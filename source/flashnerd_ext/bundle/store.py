@@ -1,0 +1,278 @@
+"""Saving and loading bundles: a folder with ``weights.safetensors`` and ``card.json``."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashnerd_ext.bundle import weights as weights_file
+from flashnerd_ext.bundle.card import Card, WeightsCard, format_card, parse_card, validate
+from flashnerd_ext.bundle.folder import CARD_FILE, WEIGHTS_FILE, read_folder, staged
+from flashnerd_ext.bundle.schema import REMEDY, Refusal, show
+from flashnerd_ext.errors import FlashNerdError, nearest, one_line
+
+if TYPE_CHECKING:
+    import torch
+
+    from flashnerd_ext.model.registry import DynamicsModel
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass
+class Bundle:
+    """A model with the card that says what it means.
+
+    Attributes:
+        card: What the weights mean.
+        model: The network in eval mode, float32 with float64 statistics.
+        path: Folder it was read from.
+        hash: SHA-256 over weights and canonical card, hexadecimal: two bundles with one hash act alike.
+    """
+
+    card: Card
+    model: DynamicsModel
+    path: Path
+    hash: str
+    _double: Any = field(default=None, repr=False, compare=False)
+
+    def double(self) -> DynamicsModel:
+        """The network in float64 (a copy, made once)."""
+        if self._double is None:
+            self._double = copy.deepcopy(self.model).double().eval()
+        return self._double
+
+    def to(self, device: torch.device | str) -> Bundle:
+        """Move the network to a device, in place."""
+        self.model.to(device)
+        self._double = None
+        return self
+
+
+def shipped_root() -> Path:
+    """Folder of the bundles that come with the package."""
+    return Path(str(resources.files("flashnerd_ext.bundle") / "shipped"))
+
+
+def shipped() -> list[str]:
+    """Names of the bundles that come with the package."""
+    root = shipped_root()
+    return sorted(item.name for item in root.iterdir() if (item / CARD_FILE).is_file()) if root.is_dir() else []
+
+
+def find_bundle(name_or_path: str | os.PathLike[str]) -> Path:
+    """Folder of a shipped bundle's name, else the path itself; a shipped name wins over a folder of that name.
+
+    Raises:
+        FlashNerdError: When it is neither; with the nearest names.
+    """
+    text = os.fspath(name_or_path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise FlashNerdError(
+            f"the bundle is {show(text)}, but a name or a folder is needed: type python scripts/bundle.py list."
+        )
+    path = Path(text).expanduser()
+    if isinstance(name_or_path, str) and _NAME.fullmatch(text) and text in shipped():
+        return shipped_root() / text
+    try:
+        exists = os.path.lexists(path)
+    except OSError:
+        exists = False
+    if exists:
+        return path
+    if _NAME.fullmatch(text):
+        hint = nearest(text, shipped())
+        raise FlashNerdError(
+            f"no bundle is named {show(text)} and no folder here either; {hint[:-1]}{hint[-1]} "
+            "Type python scripts/bundle.py list, or give a path."
+        )
+    raise FlashNerdError(
+        f"the bundle folder {show(text, 160)} does not exist: give a folder, or a name that "
+        "python scripts/bundle.py list shows."
+    )
+
+
+def bundle_hash(weights: bytes, card: Card) -> str:
+    """SHA-256 over the weights file and the canonical card, hexadecimal."""
+    digest = hashlib.sha256(weights)
+    digest.update(card.canonical())
+    return digest.hexdigest()
+
+
+def load_bundle(name_or_path: str | os.PathLike[str], device: torch.device | str = "cpu") -> Bundle:
+    """Load a bundle after checking everything that can be checked without a simulation.
+
+    Args:
+        name_or_path: A shipped name, e.g. ``cartpole``, or a folder. A shipped name wins over a folder of that
+            name; write ``./name`` for the folder.
+        device: Where the network goes.
+
+    Raises:
+        FlashNerdError: One sentence with the field, the value found, the value needed and what to type.
+    """
+    path = find_bundle(name_or_path)
+    raw_card, raw_weights = read_folder(path)
+    card = parse_card(raw_card)
+    _check_weights(raw_weights, card)
+    entries = weights_file.read_header(raw_weights)
+    # Shapes first, without memory: a configuration of another size is refused before anything is allocated.
+    found = weights_file.differences(entries, build(card, meta=True))
+    if found:
+        raise _explain(found, entries, card)
+    _check_frame_names(card)
+    model = build(card)
+    model.load_state_dict(weights_file.deserialize(raw_weights), strict=True, assign=False)
+    model.eval().requires_grad_(False)
+    return Bundle(card, _move(model, device), path, bundle_hash(raw_weights, card))
+
+
+def _move(model: Any, device: torch.device | str) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise FlashNerdError(
+            f"the device is {show(str(device))}, which cannot be used ({one_line(error, 100)}): type device=cpu."
+        ) from None
+
+
+def _check_weights(raw: bytes, card: Card) -> None:
+    stored = card.weights
+    if stored is None:
+        raise Refusal("weights", "is null", "the hash of the weights is needed", REMEDY)
+    if len(raw) != stored.bytes:
+        raise FlashNerdError(
+            f"{WEIGHTS_FILE} has {len(raw)} bytes, but the card says {stored.bytes}, so it is truncated or another "
+            "file: fetch the bundle again."
+        )
+    actual = weights_file.sha256(raw)
+    if actual != stored.sha256:
+        raise FlashNerdError(
+            f"{WEIGHTS_FILE} has the SHA-256 {actual[:12]}, but the card says {show(stored.sha256[:12])[1:-1]}, so it "
+            "is damaged or another file: fetch the bundle again."
+        )
+
+
+def build(card: Card, config: dict[str, Any] | None = None, meta: bool = False) -> DynamicsModel:
+    """The card's model with fresh weights; ``meta`` makes shapes only, no memory.
+
+    Raises:
+        FlashNerdError: When the card's configuration is not one of the model's.
+    """
+    import torch
+
+    from flashnerd_ext.model.registry import build_model
+
+    if card.simulation.quaternion_order != "xyzw":
+        raise Refusal(
+            "simulation.quaternion_order",
+            f"is '{card.simulation.quaternion_order}'",
+            "'xyzw' is needed, since the frame's encoder reads Newton's order",
+            "convert the data set's quaternions to xyzw and train again",
+        )
+    config = card.model.config if config is None else config
+    try:
+        with torch.device("meta" if meta else "cpu"), torch.random.fork_rng(devices=[]):
+            return build_model(card.model.name, card.layout, copy.deepcopy(config))
+    except FlashNerdError as error:
+        raise Refusal(
+            "model", f"cannot be built ({one_line(error, 150).rstrip('.')})", "a known model is needed", REMEDY
+        ) from None
+    except Exception as error:  # a stranger's configuration may fail anywhere inside torch
+        raise Refusal(
+            "model.config",
+            f"is {show(config, 80)}, which gives {type(error).__name__} ({one_line(error, 60)})",
+            f"a configuration of '{card.model.name}' is needed",
+            REMEDY,
+        ) from None
+
+
+def _explain(
+    found: list[weights_file.Difference], entries: dict[str, weights_file.TensorEntry], card: Card
+) -> FlashNerdError:
+    """The sentence for weights that do not fit the configuration, with the one override that would."""
+    listed = "; ".join(str(item) for item in found[:2]) + (f"; and {len(found) - 2} more" if len(found) > 2 else "")
+    override = _matching_override(found, entries, card)
+    remedy = (
+        f"the override {override} would match"
+        if override
+        else "no single override would match, so fetch the bundle again"
+    )
+    return FlashNerdError(
+        one_line(f"{WEIGHTS_FILE} does not fit model.config ({one_line(listed, 220)}): {remedy}.", 390)
+    )
+
+
+def _matching_override(
+    found: list[weights_file.Difference], entries: dict[str, weights_file.TensorEntry], card: Card
+) -> str | None:
+    sizes = sorted({size for item in found if item.stored for size in item.stored[1]})
+    depths = range(1, 13)
+    for key, value in card.model.config.items():
+        if type(value) is not int:
+            continue
+        for candidate in dict.fromkeys((*sizes, *depths)):
+            if candidate == value:
+                continue
+            try:
+                model = build(card, {**card.model.config, key: candidate}, meta=True)
+                if not weights_file.differences(entries, model):
+                    return f"model.{key}={candidate} (stored {candidate}, current {value})"
+            except Exception:  # a candidate that cannot be built is simply not the one
+                continue
+    return None
+
+
+def _check_frame_names(card: Card) -> None:
+    from flashnerd_ext.model.frame import frame_names
+
+    names = tuple(frame_names(card.layout))
+    stored = card.envelope.frame.names
+    if names != stored:
+        wrong = next(
+            (i for i in range(min(len(names), len(stored))) if names[i] != stored[i]), min(len(names), len(stored))
+        )
+        raise Refusal(
+            "envelope.frame.names",
+            f"is {show(stored[wrong]) if wrong < len(stored) else 'absent'} at place {wrong}",
+            f"{show(names[wrong]) if wrong < len(names) else 'nothing'} is needed there for this robot",
+            REMEDY,
+        )
+
+
+def save_bundle(folder: str | os.PathLike[str], model: DynamicsModel, card: Card) -> Bundle:
+    """Save a bundle so that its folder appears whole or not at all; an existing bundle is replaced.
+
+    Args:
+        folder: Where it goes; must be new, empty or a bundle.
+        model: The trained network; its state is stored as it is.
+        card: Its card; hash and digest are filled in.
+
+    Returns:
+        The saved bundle with a copy of the model, exactly as :func:`load_bundle` gives it.
+
+    Raises:
+        FlashNerdError: When card and model contradict each other or the folder cannot be written.
+    """
+    target = Path(folder)
+    raw = weights_file.serialize(model)
+    parameters = sum(value.numel() for value in model.parameters())
+    sealed = card.sealed(
+        WeightsCard(
+            sha256=weights_file.sha256(raw), bytes=len(raw), tensors=len(model.state_dict()), parameters=parameters
+        )
+    )
+    validate(sealed)
+    text = format_card(sealed).encode()
+    with staged(target) as temporary:
+        (temporary / WEIGHTS_FILE).write_bytes(raw)
+        (temporary / CARD_FILE).write_bytes(text)
+        # What is saved must load: a card that the loader refuses is refused here, before it takes the place.
+        bundle = load_bundle(temporary)
+    bundle.path = target
+    return bundle
