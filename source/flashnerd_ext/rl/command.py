@@ -1,0 +1,143 @@
+"""``scripts/rsl_rl/train.py`` and ``play.py``: Isaac Lab's commands with our defaults, checks and options."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from flashnerd_ext.errors import FlashNerdError, one_line
+
+OPTIONS_HELP = """options of this script, beside Isaac Lab's:
+  --headless            accepted for command lines of Isaac Lab 2.x; headless is the default now
+  --steps N             (play) end after N environment steps
+  --video_source NAME   auto | newton_gl | warp_camera; where --video takes its frames from
+  --trust_checkpoint    load a checkpoint that holds Python objects; such a file can run code
+  --device NAME         follows the machine when it is not given: cuda:0, else cpu; agent.device follows it
+"""
+_NUMBERS = ("--num_envs", "--max_iterations", "--video_length", "--video_interval", "--steps")
+_NOTICE = "note: --headless is deprecated and does nothing: runs are headless unless --viz is given."
+
+
+def train(argv: Sequence[str] | None = None) -> int:
+    """Train a policy with rsl_rl; all flags of ``isaaclab train`` and :data:`OPTIONS_HELP`."""
+    return _command("train", list(sys.argv[1:] if argv is None else argv))
+
+
+def play(argv: Sequence[str] | None = None) -> int:
+    """Play a policy, export it and record a clip; all flags of ``isaaclab play`` and :data:`OPTIONS_HELP`."""
+    return _command("play", list(sys.argv[1:] if argv is None else argv))
+
+
+def _command(action: str, words: list[str]) -> int:
+    if "-h" in words or "--help" in words:
+        print(OPTIONS_HELP)
+    if "--headless" in words:
+        words = [word for word in words if word != "--headless"]
+        print(_NOTICE, file=sys.stderr)
+    trust = "--trust_checkpoint" in words
+    words = [word for word in words if word != "--trust_checkpoint"]
+    words, source = _take(words, "--video_source")
+    words, library = _take(words, "--rl_library")
+    if library not in (None, "rsl_rl"):
+        raise FlashNerdError(f"--rl_library is '{library}', but this script runs rsl_rl: type isaaclab {action} instead.")
+    _check_numbers(words)
+    words, steps = _take(words, "--steps")
+    if steps is not None and action == "train":
+        raise FlashNerdError("--steps belongs to play: type --max_iterations to end a training.")
+
+    _prepare_process()
+    from flashnerd_ext.rl.hooks import Run, attached
+    from flashnerd_ext.rl.video import report_clips
+
+    device = _value(words, "--device")
+    if device is None:
+        device = default_device()
+        words += ["--device", device]
+    run = Run(
+        action,
+        device,
+        steps=int(steps) if steps is not None else None,
+        trust_checkpoint=trust,
+        video_source=source or "auto",
+        agent_device_given=any(word.startswith("agent.device=") for word in words),
+    )
+    from isaaclab_rl.entrypoints.dispatch import run_cli
+
+    try:
+        module = importlib.import_module(f"isaaclab_rl.entrypoints.backends.{action}_rsl_rl")
+        with attached(module, run):
+            code = run_cli(action, ["--rl_library", "rsl_rl", *words])
+    except (FlashNerdError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise FlashNerdError(explain(action, error, run.started)) from error
+    report_clips(run.video and code == 0 and (action == "play" or run.log_dir is not None))
+    return code
+
+
+def explain(action: str, error: Exception, started: bool) -> str:
+    """One sentence for an exception from below, with the file that holds its traceback."""
+    path = Path("logs") / "errors" / f"{action}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    stage = "stopped" if started else "could not start with these settings"
+    text = one_line(str(error).strip().split("\n")[0], 240) or "no message"
+    return f"{action} {stage}: {type(error).__name__}: {text.rstrip('.')}; the traceback is in {path}."
+
+
+def default_device() -> str:
+    """``cuda:0`` where there is one, else ``cpu``."""
+    import torch
+
+    return "cuda:0" if torch.cuda.is_available() else "cpu"
+
+
+def _prepare_process() -> None:
+    # The asset root is read when isaaclab is imported, so this comes first.
+    from flashnerd_ext.robots import assets
+
+    assets.activate()
+    from flashnerd_ext.runtime import set_threads
+
+    # Policies are small: more threads than one only wait for each other on a CPU.
+    set_threads(None if "OMP_NUM_THREADS" in os.environ else 1)
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    """Last value of ``option`` in either spelling, without taking it out."""
+    return _take(list(words), option)[1]
+
+
+def _take(words: list[str], option: str) -> tuple[list[str], str | None]:
+    """Remove ``option VALUE`` and ``option=VALUE``; the last one counts.
+
+    Raises:
+        FlashNerdError: Where the value is missing.
+    """
+    rest: list[str] = []
+    value: str | None = None
+    items = iter(words)
+    for word in items:
+        if word == option:
+            value = next(items, None)
+            if value is None:
+                raise FlashNerdError(f"{option} needs a value.")
+        elif word.startswith(f"{option}="):
+            value = word.split("=", 1)[1]
+        else:
+            rest.append(word)
+    return rest, value
+
+
+def _check_numbers(words: Sequence[str]) -> None:
+    for option in _NUMBERS:
+        text = _value(words, option)
+        if text is None:
+            continue
+        if not text.lstrip("-").isdigit() or int(text) < (0 if option == "--video_interval" else 1):
+            raise FlashNerdError(f"{option} is '{text}', but a whole number of at least 1 is needed.")

@@ -1,0 +1,133 @@
+"""Joins this project to Isaac Lab's rsl_rl entry points without copying them.
+
+The entry points call a handful of helpers by name; for the length of one call some of those names point to functions
+that do their work and ours. A name that is missing in another version of Isaac Lab is answered with one sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.rl import manifest, video
+from flashnerd_ext.rl.overrides import check_overrides, check_task
+
+
+@dataclass
+class Run:
+    """One train or play: our options, and what becomes known while Isaac Lab starts it."""
+
+    action: str
+    device: str
+    steps: int | None = None
+    trust_checkpoint: bool = False
+    video_source: str = "auto"
+    agent_device_given: bool = False
+    video: bool = False
+    facts: dict[str, str] = field(default_factory=dict)
+    log_dir: str | None = None
+    started: bool = False
+    """True once the environment stands; later failures are not the command line's."""
+
+
+@contextmanager
+def attached(module: ModuleType, run: Run) -> Iterator[None]:
+    """Point the names in ``module`` (a rsl_rl entry point) to ours, and back.
+
+    Raises:
+        FlashNerdError: Where the entry point lacks a name that this release relies on.
+    """
+    replacements = _replacements(module, run)
+    missing = [name for name in replacements if not hasattr(module, name)]
+    if missing:
+        raise FlashNerdError(
+            f"{module.__name__} has no {', '.join(missing)}: this release is made for isaaclab 3.0.0, type "
+            "pip install isaaclab==3.0.0."
+        )
+    originals = {name: getattr(module, name) for name in replacements}
+    for name, function in replacements.items():
+        setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for name, function in originals.items():
+            setattr(module, name, function)
+
+
+def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]:
+    def original(name: str) -> Any:
+        return getattr(module, name, None)
+
+    resolve, record, make = (
+        original("resolve_task_config"),
+        original("pre_launch_video_config"),
+        original("create_isaaclab_env"),
+    )
+    write, playback = original("write_run_manifest"), original("run_playback")
+
+    def resolve_task_config(task: str, agent: str, **options: Any) -> Any:
+        words = list(sys.argv[1:])
+        name = check_task(task, agent)
+        check_overrides(name, agent, words)
+        env_cfg, agent_cfg = resolve(task, agent, **options)
+        if not run.agent_device_given:
+            agent_cfg.device = run.device
+        run.facts = manifest.physics_facts(name, env_cfg, words)
+        print(f"{run.action}: {manifest.describe(run.facts)}, device {run.device}")
+        return env_cfg, agent_cfg
+
+    def pre_launch_video_config(env_cfg: Any, args: Any) -> None:
+        run.video = bool(args.video)
+        video.prepare(env_cfg, args, run.video_source)
+        record(env_cfg, args)
+
+    def create_isaaclab_env(*args: Any, **options: Any) -> Any:
+        env = make(*args, **options)
+        run.started = True
+        return env
+
+    def create_rsl_rl_runner(env: Any, agent_cfg: Any, log_dir: str | None = None) -> Any:
+        from flashnerd_ext.rl.runner import create_runner
+
+        run.log_dir = log_dir
+        runner = create_runner(env, agent_cfg, log_dir, run.action == "train", run.trust_checkpoint)
+        runner.facts = run.facts
+        return runner
+
+    def write_run_manifest(log_dir: str, *, library: str, task: str, metadata: dict[str, str] | None = None) -> None:
+        write(log_dir, library=library, task=task, metadata={**(metadata or {}), **run.facts})
+
+    def run_playback(step: Callable[[], None], **options: Any) -> None:
+        playback(_limited(step, run.steps) if run.steps is not None else step, **options)
+
+    found: dict[str, Callable[..., Any]] = {
+        "resolve_task_config": resolve_task_config,
+        "pre_launch_video_config": pre_launch_video_config,
+        "create_isaaclab_env": create_isaaclab_env,
+        "create_rsl_rl_runner": create_rsl_rl_runner,
+    }
+    if run.action == "train":
+        found["write_run_manifest"] = write_run_manifest
+    else:
+        found["run_playback"] = run_playback
+    return found
+
+
+def _limited(step: Callable[[], None], steps: int) -> Callable[[], None]:
+    """``step``, which after ``steps`` calls ends the playback the way Ctrl-C does; Isaac Lab closes clips then."""
+    done = 0
+
+    def limited() -> None:
+        nonlocal done
+        step()
+        done += 1
+        if done >= steps:
+            print(f"played {done} steps.")
+            raise KeyboardInterrupt
+
+    return limited

@@ -1,0 +1,243 @@
+"""Clips without a display: Newton's GL viewer over EGL, else the Warp ray-traced camera, else a refusal up front.
+
+Isaac Lab's own recorder drives the capture. It needs moviepy, which is not installed with it, and it only logs when a
+clip fails; so the writer is ours, and every clip is checked.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashnerd_ext.errors import FlashNerdError, one_line
+from flashnerd_ext.files import atomic_save
+
+WIDTH, HEIGHT = 960, 544
+"""Frame size in pixels; multiples of 16, so that the encoder need not resize."""
+SOURCES = ("auto", "newton_gl", "warp_camera")
+VISIBLE_WORLDS = 9
+"""Worlds shown in a clip; more cost time and show nothing new."""
+CAMERA = "flashnerd_camera"
+
+_PROBE = """
+import pyglet
+pyglet.options["headless"] = True
+from pyglet import gl
+window = pyglet.window.Window(64, 64, visible=False)
+window.switch_to()
+gl.glClearColor(1.0, 0.5, 0.0, 1.0)
+gl.glClear(gl.GL_COLOR_BUFFER_BIT)
+pixel = (gl.GLubyte * 4)()
+gl.glReadPixels(8, 8, 1, 1, gl.GL_RGBA, gl.GL_UNSIGNED_BYTE, pixel)
+assert pixel[0] > 200 and pixel[2] < 50, list(pixel)
+print(window.context.get_info().renderer)
+"""
+
+
+@dataclass(frozen=True)
+class ClipFacts:
+    """What a written clip shows. ``brightness`` is the mean pixel (0-255) of the middle frame; ``change`` the mean
+    absolute pixel difference of the two most different sampled frames."""
+
+    path: Path
+    frames: int
+    width: int
+    height: int
+    brightness: float
+    change: float
+
+    def problem(self) -> str | None:
+        """Why the clip shows nothing, or None. A still clip is one where no pixel ever changes."""
+        if self.brightness < 2.0:
+            return "it is black"
+        if self.frames > 1 and self.change == 0.0:
+            return "its frames do not change"
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.frames} frames, {self.width} x {self.height}, brightness {self.brightness:.0f})"
+
+
+written: list[ClipFacts] = []
+"""Clips that this process wrote, oldest first."""
+
+
+def egl_problem(timeout: float = 60.0) -> str | None:
+    """Why no off-screen OpenGL window can be had here, or None. It is tried in a process of its own, since a failed
+    attempt leaves pyglet unusable."""
+    try:
+        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {timeout:.0f} s"
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return one_line(lines[-1] if lines else f"exit code {done.returncode}", 160)
+
+
+def choose_source(wanted: str = "auto") -> str:
+    """``newton_gl`` or ``warp_camera``.
+
+    Raises:
+        FlashNerdError: Where the wanted source is unknown or does not work here.
+    """
+    if wanted not in SOURCES:
+        raise FlashNerdError(f"--video_source is '{wanted}', but one of {', '.join(SOURCES)} is needed.")
+    if wanted == "warp_camera":
+        return wanted
+    problem = egl_problem()
+    if problem is None:
+        return "newton_gl"
+    advice = "install Debian's libegl1, libegl-mesa0, libgl1-mesa-dri and libgl1"
+    if wanted == "newton_gl":
+        raise FlashNerdError(
+            f"no clip can be recorded with Newton's GL viewer ({problem}): {advice}, or type --video_source warp_camera."
+        )
+    print(f"no OpenGL here ({problem}); recording with the Warp camera instead. For the GL viewer, {advice}.")
+    return "warp_camera"
+
+
+def prepare(env_cfg: Any, args: Any, wanted: str = "auto") -> None:
+    """Set up recording on an environment configuration, before the simulation starts.
+
+    A source that the user or the task names (``--viz``, ``video_recorders``) is left alone.
+
+    Args:
+        env_cfg: Resolved environment configuration; visualizers and recorders are added to it.
+        args: Isaac Lab's parsed arguments.
+        wanted: One of :data:`SOURCES`.
+
+    Raises:
+        FlashNerdError: Where no clip can be recorded; training has not begun.
+    """
+    if not getattr(args, "video", False):
+        return
+    install_writer()
+    if getattr(args, "visualizer", None) is not None or getattr(env_cfg, "video_recorders", None):
+        return
+    from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
+
+    physics = type(env_cfg.sim.physics).__name__
+    if "Newton" not in physics:
+        raise FlashNerdError(
+            f"clips without a display need Newton physics, but this run uses {physics}: type physics=newton_mjwarp, or "
+            "--viz kit where Isaac Sim is installed."
+        )
+    source = choose_source(wanted)
+    if source == "newton_gl":
+        env_cfg.sim.visualizer_cfgs = [gl_visualizer(env_cfg)]
+        recorder = VideoRecorderCfg(source="visualizer:newton_gl", video_interval=2000)
+    else:
+        setattr(env_cfg.scene, CAMERA, warp_camera(env_cfg))
+        recorder = VideoRecorderCfg(source=f"sensor:{CAMERA}:rgb", video_interval=2000)
+    env_cfg.video_recorders = [recorder]
+
+
+def camera_pose(env_cfg: Any) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Eye and target [m, world frame] for a task: what its ``default_visualizer_cfg`` says, else a three-quarter view."""
+    hint = getattr(env_cfg.sim, "default_visualizer_cfg", None)
+    if hint is not None:
+        return tuple(hint.eye), tuple(hint.lookat)
+    return (4.0, -4.0, 3.0), (0.0, 0.0, 0.5)
+
+
+def gl_visualizer(env_cfg: Any) -> Any:
+    """Newton's GL viewer, off screen, at the task's camera."""
+    from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
+
+    eye, lookat = camera_pose(env_cfg)
+    return NewtonGLVisualizerCfg(
+        class_type="flashnerd_ext.rl.viewer:ClipVisualizer",
+        headless=True,
+        window_width=WIDTH,
+        window_height=HEIGHT,
+        eye=eye,
+        lookat=lookat,
+        streaming_view=False,
+        enable_markers=False,
+        max_visible_envs=VISIBLE_WORLDS,
+        randomly_sample_visible_envs=False,
+        background_color=None,
+    )
+
+
+def warp_camera(env_cfg: Any) -> Any:
+    """Isaac Lab's camera with Newton's Warp renderer, one a world; the recorder shows world 0."""
+    import isaaclab.sim as sim_utils
+    from isaaclab.sensors import CameraCfg
+    from isaaclab.utils.math import create_rotation_matrix_from_view, quat_from_matrix
+    from isaaclab_newton.renderers import NewtonWarpRendererCfg
+
+    import torch
+
+    eye, lookat = camera_pose(env_cfg)
+    rotation = create_rotation_matrix_from_view(torch.tensor([eye]), torch.tensor([lookat]), "Z")
+    return CameraCfg(
+        prim_path="{ENV_REGEX_NS}/FlashNerdCamera",
+        offset=CameraCfg.OffsetCfg(pos=eye, rot=tuple(quat_from_matrix(rotation)[0].tolist()), convention="opengl"),
+        data_types=["rgb"],
+        spawn=sim_utils.PinholeCameraCfg(focal_length=24.0, horizontal_aperture=36.0, clipping_range=(0.05, 100.0)),
+        width=WIDTH // 2,
+        height=HEIGHT // 2,
+        renderer_cfg=NewtonWarpRendererCfg(),
+    )
+
+
+def install_writer() -> None:
+    """Let Isaac Lab's recorder write through imageio's ffmpeg instead of moviepy."""
+    from isaaclab.envs.utils import video_recorder
+
+    video_recorder.ImageSequenceClip = Clip  # type: ignore[assignment]
+
+
+class Clip:
+    """The part of moviepy's ImageSequenceClip that Isaac Lab's recorder uses."""
+
+    def __init__(self, frames: Sequence[np.ndarray], fps: int) -> None:
+        self.frames, self.fps = frames, fps
+
+    def write_videofile(self, path: str, codec: str = "libx264", **_: Any) -> None:
+        """Encode the frames; see :func:`write_clip`."""
+        written.append(write_clip(path, self.frames, self.fps, codec))
+
+
+def write_clip(path: str | Path, frames: Sequence[np.ndarray], fps: int, codec: str = "libx264") -> ClipFacts:
+    """Write uint8 frames [H, W, 3] as a video; the file appears whole.
+
+    Returns:
+        What the clip shows.
+    """
+    import imageio.v2 as imageio
+
+    def save(temporary: Path) -> None:
+        with imageio.get_writer(temporary, fps=fps, codec=codec, quality=7, macro_block_size=1) as writer:
+            for frame in frames:
+                writer.append_data(np.ascontiguousarray(frame[..., :3]))
+
+    target = atomic_save(path, save)
+    return clip_facts(target, frames)
+
+
+def clip_facts(path: Path, frames: Sequence[np.ndarray]) -> ClipFacts:
+    """Brightness and change of frames [H, W, 3] (see :class:`ClipFacts`)."""
+    height, width = frames[0].shape[:2]
+    sampled = [frames[index].astype(np.int16) for index in np.linspace(0, len(frames) - 1, 8).astype(int)]
+    change = max(float(np.abs(frame - sampled[0]).mean()) for frame in sampled)
+    return ClipFacts(path, len(frames), width, height, float(frames[len(frames) // 2].mean()), change)
+
+
+def report_clips(expected: bool) -> None:
+    """Print the clips that were written, and fail where one was asked for and there is none, or it shows nothing."""
+    for facts in written:
+        problem = facts.problem()
+        if problem is not None:
+            raise FlashNerdError(f"the clip {facts.path} shows nothing: {problem}; try --video_source warp_camera.")
+        print(f"clip: {facts}")
+    if expected and not written:
+        raise FlashNerdError("no clip was written: see the recorder's message above, or try --video_source warp_camera.")
