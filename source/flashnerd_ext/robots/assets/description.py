@@ -66,6 +66,21 @@ class Drive:
 
 
 @dataclass(frozen=True)
+class BaseFrame:
+    """The root body's frame, where a stock config expects another one than the URDF's root link.
+
+    Args:
+        name: Name of the root body.
+        xyz: Its origin in the URDF's root link, m.
+        rpy: Its orientation there, rad, as URDF writes it.
+    """
+
+    name: str
+    xyz: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rpy: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
 class UsdRobot:
     """A robot that a package carries as USD: flattened, re-rooted, given masses, visuals and colours.
 
@@ -76,6 +91,7 @@ class UsdRobot:
         root: Prim that becomes the default prim; every other root prim is dropped.
         joints: Joint names in the order of the written asset (recorded in bundles and checkpoints).
         colors: Body name -> linear RGB; ``default`` for the rest.
+        tolerance: Error allowed by ``verify``, relative to the largest entry of the mass matrix.
     """
 
     name: str
@@ -84,6 +100,7 @@ class UsdRobot:
     root: str
     joints: tuple[str, ...]
     colors: dict[str, Color] = field(default_factory=dict)
+    tolerance: float = 1e-6
 
 
 @dataclass(frozen=True)
@@ -98,19 +115,22 @@ class UrdfRobot:
         outputs: Paths below the asset root that stock configs load.
         root: Name of the default prim.
         joints: Movable joints, breadth-first, as written; the build fails when the URDF gives others.
-        packages: ``package://NAME`` -> folder, relative to the URDF's own folder.
+        packages: ``package://NAME`` -> folder, relative to the URDF's own folder; without an entry the nearest
+            folder above the URDF that is called NAME is taken.
         rename: Pattern -> replacement (``re.sub`` on whole names), for links and joints alike.
         lock: Patterns of joints that are fixed at their zero position.
         keep: Patterns of links that stay bodies although a fixed joint holds them.
-        base: Link that becomes the root body; ``None`` takes the URDF's root.
+        base: Another frame for the root body; ``None`` keeps the URDF's root link.
         fixed_base: Write a fixed joint from the world to the root body.
         collision: Pattern -> policy for the link's collision geometry; first match wins, else ``shape``.
         drives: Pattern -> drive; first match wins.
         variants: Empty variant sets that a stock config selects from: set -> names (the first is selected).
-        visual: ``hull`` or ``mesh``: what to show of a visual mesh.
+        hull_corners: Largest number of corners of a collision hull; ``None`` keeps the exact hull.
+        visual: What to show of a visual mesh: a coarse ``hull``, the ``mesh`` itself, or the ``collision`` shapes.
         colors: Pattern of link names -> linear RGB; first match wins over the URDF's materials.
         self_collision: Whether links of this robot may touch each other.
         inertia_lift: Largest relative rise of a moment of inertia allowed to repair ``A + B < C`` or ``A + B = C``.
+        tolerance: Error allowed by ``verify``, relative to the largest entry of the mass matrix.
     """
 
     name: str
@@ -122,15 +142,17 @@ class UrdfRobot:
     rename: dict[str, str] = field(default_factory=dict)
     lock: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
-    base: str | None = None
+    base: BaseFrame | None = None
     fixed_base: bool = False
     collision: dict[str, CollisionPolicy] = field(default_factory=dict)
     drives: dict[str, Drive] = field(default_factory=dict)
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    visual: Literal["hull", "mesh"] = "hull"
+    hull_corners: int | None = None
+    visual: Literal["hull", "mesh", "collision"] = "hull"
     colors: dict[str, Color] = field(default_factory=dict)
     self_collision: bool = False
     inertia_lift: float = 1e-3
+    tolerance: float = 1e-6
 
 
 AssetDescription = UsdRobot | UrdfRobot
