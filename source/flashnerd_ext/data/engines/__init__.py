@@ -1,0 +1,58 @@
+"""Analytical simulators that write training data, by name.
+
+An engine steps a fixed model for any batch: ``step(joint_q, joint_qd, actuation) -> (joint_q, joint_qd)`` in
+Newton's conventions, one model step (``decimation`` solver steps with the actuation held) a call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from flashnerd_ext.data.engines.exported import ExportedModel
+from flashnerd_ext.errors import FlashNerdError, nearest
+
+ENGINES = ("mujoco_c", "mujoco_warp")
+
+
+class Engine(Protocol):
+    """One model step of a batch of independent worlds."""
+
+    name: str
+    version: str
+
+    def step(self, joint_q: np.ndarray, joint_qd: np.ndarray, actuation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """joint_q [N, nq], joint_qd [N, nv], actuation [N, nu] -> next joint_q [N, nq], joint_qd [N, nv], float64."""
+        ...
+
+
+def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str = "cpu") -> Engine:
+    """The engine of that name over an exported model; ``workers`` threads for ``mujoco_c``, ``device`` for Warp.
+
+    Raises:
+        FlashNerdError: For an unknown engine or a worker count below 1.
+    """
+    if workers < 1:
+        raise FlashNerdError(f"workers is {workers}, but at least 1 is needed: type workers=1.")
+    if name == "mujoco_c":
+        from flashnerd_ext.data.engines.mujoco_c import MujocoC
+
+        return MujocoC(model, workers)
+    if name == "mujoco_warp":
+        from flashnerd_ext.data.engines.mujoco_warp import MujocoWarp
+
+        return MujocoWarp(model, device)
+    raise FlashNerdError(f"engine is '{name}', which is unknown: {nearest(name, ENGINES)}")
+
+
+def load_or_export(robot: object, folder: Path) -> ExportedModel:
+    """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there."""
+    from flashnerd_ext.data.engines.export import export_model
+
+    if (folder / ExportedModel.FILE).exists():
+        return ExportedModel.load(folder)
+    model = export_model(robot)  # type: ignore[arg-type]
+    model.save(folder)
+    return model

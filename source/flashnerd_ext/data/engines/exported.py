@@ -1,0 +1,95 @@
+"""The MuJoCo model that Newton built, kept as text: what a data set was made with can be made again.
+
+MJCF cannot hold everything that Newton's solver sets after compiling (limit stiffness, float32 gravity), so
+the file carries the MJCF and, beside it, the exact value of every model field that compiling the MJCF alone
+would give differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.files import write_json
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """MJCF, field overrides and what is needed to drive it from Newton's coordinates.
+
+    ``qpos_index`` / ``dof_index`` give for each entry of ``joint_names`` its place in MuJoCo's qpos / qvel.
+    """
+
+    FILE: ClassVar[str] = "engine_model.json"
+    SCHEMA: ClassVar[int] = 1
+
+    robot: str
+    asset_key: str
+    xml: str
+    fields: dict[str, Any]
+    """MjModel attribute -> nested list, and ``opt.NAME`` -> value."""
+    joint_names: tuple[str, ...]
+    qpos_index: tuple[int, ...]
+    dof_index: tuple[int, ...]
+    actuation: str
+    actuated_dofs: tuple[int, ...]
+    """MuJoCo dof of each actuation input."""
+    sim_dt: float
+    decimation: int
+    versions: dict[str, str]
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of everything that decides the numbers (not of the versions)."""
+        content = asdict(self)
+        content.pop("versions")
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def save(self, folder: Path) -> Path:
+        """Write ``engine_model.json`` atomically."""
+        content = {"schema_version": self.SCHEMA, "hash": self.hash, **asdict(self)}
+        return write_json(folder / self.FILE, content)
+
+    @classmethod
+    def load(cls, folder: Path) -> ExportedModel:
+        """Read the file back; refuses a damaged or foreign one."""
+        path = folder / cls.FILE
+        try:
+            content = json.loads(path.read_text())
+            if content.pop("schema_version") != cls.SCHEMA:
+                raise ValueError("schema_version")
+            stored = content.pop("hash")
+            for name in ("joint_names", "qpos_index", "dof_index", "actuated_dofs"):
+                content[name] = tuple(content[name])
+            model = cls(**content)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FlashNerdError(
+                f"{path} is not a usable engine model ({type(error).__name__}: {error}): delete it, and it is exported anew."
+            ) from None
+        if model.hash != stored:
+            raise FlashNerdError(
+                f"{path} has the hash {model.hash[:12]}, but says {str(stored)[:12]}: it was edited; delete the data set."
+            )
+        return model
+
+    def compile(self) -> Any:
+        """The ``mujoco.MjModel`` with every field exactly as exported."""
+        import mujoco
+        import numpy as np
+
+        model = mujoco.MjModel.from_xml_string(self.xml)
+        for name, value in self.fields.items():
+            if name.startswith("opt."):
+                target = getattr(model.opt, name[4:])
+                if isinstance(target, np.ndarray):
+                    target[:] = value
+                else:
+                    setattr(model.opt, name[4:], value)
+            else:
+                array = getattr(model, name)
+                array[:] = np.asarray(value, dtype=array.dtype).reshape(array.shape)
+        return model

@@ -1,0 +1,98 @@
+"""The registry of samplers: where trajectories start and what actuates them.
+
+A sampler draws initial states and returns a policy, a function of time and state, so that feedback is as easy as
+noise. A robot's module registers its samplers and states the mixture of each split; scripts take other mixtures
+with ``samplers.NAME=WEIGHT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+import numpy as np
+
+from flashnerd_ext.errors import FlashNerdError, nearest
+
+Policy = Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+"""(step, joint_q [N, nq], joint_qd [N, nv]) -> actuation [N, nu]."""
+
+SPLITS = ("train", "val", "test", "balance")
+"""``balance`` is a second test split: what a trained policy does, which only short horizons can predict."""
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """``draw(rng, count, steps)`` -> joint_q [count, nq], joint_qd [count, nv] and the policy of those worlds.
+
+    ``weight`` (per split) makes up the default mixture.
+    """
+
+    robot: str
+    name: str
+    text: str
+    weight: dict[str, float]
+    draw: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray, Policy]]
+
+
+_REGISTRY: dict[str, dict[str, Sampler]] = {}
+_MODULES = {"cartpole": "flashnerd_ext.data.cartpole"}
+"""Robot -> module that registers its samplers; adding a robot adds a line."""
+
+
+def sampler(robot: str, name: str, text: str, train: float, test: float, balance: float = 0.0) -> Callable:
+    """Register a sampler with its weights in the splits; ``test`` is also val's."""
+
+    def register(draw: Callable) -> Callable:
+        weight = {"train": train, "val": test, "test": test, "balance": balance}
+        _REGISTRY.setdefault(robot, {})[name] = Sampler(robot, name, text, weight, draw)
+        return draw
+
+    return register
+
+
+def samplers_of(robot: str) -> dict[str, Sampler]:
+    """The samplers of a robot, in the order of their ids (the ``sampler`` column of a shard).
+
+    Raises:
+        FlashNerdError: When the robot has none.
+    """
+    if robot not in _MODULES:
+        raise FlashNerdError(f"robot is '{robot}', which has no samplers: {nearest(robot, _MODULES)}")
+    import_module(_MODULES[robot])
+    return _REGISTRY[robot]
+
+
+def mixture(robot: str, split: str, overrides: dict[str, float] | None = None) -> np.ndarray:
+    """Share of each sampler in a split, summing to 1, in the order of :func:`samplers_of`.
+
+    ``overrides`` (name -> weight) replaces the whole mixture; names left out get none.
+
+    Raises:
+        FlashNerdError: For an unknown sampler, a negative weight, or weights that are all zero.
+    """
+    known = samplers_of(robot)
+    if overrides:
+        for name, weight in overrides.items():
+            if name not in known:
+                raise FlashNerdError(
+                    f"samplers names '{name}', which robot={robot} does not have: {nearest(name, known)}"
+                )
+            if not np.isfinite(weight) or weight < 0:
+                raise FlashNerdError(f"samplers.{name} is {weight}, but a weight of 0 or more is needed.")
+        weights = np.array([overrides.get(name, 0.0) for name in known])
+    else:
+        weights = np.array([item.weight[split] for item in known.values()])
+    if weights.sum() <= 0:
+        raise FlashNerdError("samplers gives every weight as 0, but one above 0 is needed: type samplers.NAME=1.")
+    return weights / weights.sum()
+
+
+def counts(shares: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers that sum to ``total`` and are nearest to the shares (largest remainder)."""
+    exact = shares * total
+    whole = np.floor(exact).astype(int)
+    order = np.argsort(-(exact - whole), kind="stable")
+    whole[order[: total - whole.sum()]] += 1
+    return whole
