@@ -1,0 +1,276 @@
+"""Newton manager whose solver is a learned model that steps once for a whole control step."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+import warp as wp
+from isaaclab.physics import PhysicsManager
+from isaaclab_newton.physics import NewtonManager, NewtonMJWarpManager
+from newton import Model, ModelFlags
+from newton.solvers import SolverMuJoCo
+
+from flashnerd_ext.bundle.check import check_against
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.model.frame import frame_names
+from flashnerd_ext.physics.bundles import choose_bundle
+from flashnerd_ext.physics.environment import attach, calling_environment
+from flashnerd_ext.physics.facts import running_facts
+from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
+from flashnerd_ext.solver.dump import GuardDump
+from flashnerd_ext.solver.integrate import fit_clock
+from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
+from flashnerd_ext.solver.stream import make_stepper
+
+logger = logging.getLogger(__name__)
+
+_CHANGES = {
+    ModelFlags.BODY_INERTIAL_PROPERTIES: "mass, centre of mass or inertia of a body",
+    ModelFlags.SHAPE_PROPERTIES: "friction, restitution or another contact property of a shape",
+    ModelFlags.JOINT_DOF_PROPERTIES: "gains, limits, friction or armature of a joint",
+    ModelFlags.JOINT_PROPERTIES: "the placement of a joint",
+    ModelFlags.BODY_PROPERTIES: "a property of a body",
+    ModelFlags.MODEL_PROPERTIES: "gravity",
+    ModelFlags.ACTUATOR_PROPERTIES: "an actuator's parameters",
+    ModelFlags.TENDON_PROPERTIES: "a tendon's parameters",
+    ModelFlags.CONSTRAINT_PROPERTIES: "an equality constraint",
+}
+
+
+class NewtonFlashNerdManager(NewtonMJWarpManager):
+    """:class:`NewtonMJWarpManager` with FlashNeRD's learned dynamics in place of the analytical step.
+
+    One model step covers one control step with the commands held (or one simulation step, for a bundle trained at
+    that rate). Differences that a task can notice: explicit actuator models are evaluated once a model step, external
+    wrenches and changes of physical properties have no effect (each is said once), contact sensors and joint reaction
+    wrenches read 0, CUDA graphs are not used.
+    """
+
+    # -- construction ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _create_solver(cls, model: Model, solver_cfg: FlashNerdSolverCfg) -> SolverFlashNerd:
+        """Construct the learned solver; refuses a bundle that does not fit the robot in the scene."""
+        bundle = choose_bundle(solver_cfg.bundle, model)
+        kwargs = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
+        kwargs.pop("ls_parallel", None)
+        stepper = make_stepper(
+            bundle,
+            max(int(model.world_count), 1),
+            wp.device_to_torch(model.device),
+            architecture=solver_cfg.model,
+            dtype=solver_cfg.dtype,
+            compiled=solver_cfg.compile,
+        )
+        return SolverFlashNerd(
+            model,
+            bundle,
+            stepper,
+            guard_margin=solver_cfg.guard_margin,
+            guard_history=solver_cfg.guard_history,
+            **kwargs,
+        )
+
+    @classmethod
+    def _build_solver(cls, model: Model, solver_cfg: FlashNerdSolverCfg) -> None:
+        super()._build_solver(model, solver_cfg)
+        # The learned step sees commands only; viewers must not offer to pull at bodies.
+        NewtonManager._supports_rigid_body_force_input = False
+        solver = cls._learned()
+        card = solver.bundle.card
+        print(
+            f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), model {card.model.name}, "
+            f"{solver.stream.stepper.model.parameter_count()} weights, step {card.dt * 1e3:.4g} ms; cache, guard and "
+            f"history hold {solver.nbytes / 2**20:.1f} MiB for {solver.frame.map.worlds} worlds"
+        )
+
+    @classmethod
+    def _validate_deterministic_solver_cfg(cls, solver_cfg: Any, deterministic_mode: wp.DeterministicMode) -> None:
+        """Run-to-run determinism holds on the CPU; on a GPU it is torch's to promise.
+
+        The learned step has no atomics and no random numbers. What remains is the order of sums inside torch's matrix
+        kernels, fixed on a CPU for one thread count; on a GPU ask torch.use_deterministic_algorithms.
+        """
+        if deterministic_mode == wp.DeterministicMode.GPU_TO_GPU:
+            raise ValueError(
+                "FlashNeRD cannot promise the same numbers on different GPUs, since torch chooses its kernels by device: "
+                "set NewtonCfg.deterministic_mode to 'run_to_run'."
+            )
+
+    @classmethod
+    def _supports_cuda_graph_capture(cls) -> bool:
+        """Not yet: the step was written for it (static buffers, no host reads), but never captured on a GPU."""
+        return False
+
+    # -- the environment's rate -------------------------------------------------------------------------------------
+
+    @classmethod
+    def set_decimation(cls, decimation: int) -> None:
+        """Take the environment's decimation, check the bundle against the running simulation, and connect both."""
+        # On the base class, where every reader looks; the parent would set it on this subclass and leave it there.
+        NewtonManager._decimation = max(1, int(decimation))
+        cls._prepare(calling_environment())
+
+    @classmethod
+    def handles_decimation(cls) -> bool:
+        """Whether one :meth:`step` covers the whole control step: yes for a bundle trained at the control rate."""
+        clock = cls._learned().clock
+        return super().handles_decimation() or (clock is not None and clock.spans_decimation)
+
+    @classmethod
+    def _prepare(cls, env: Any | None) -> None:
+        """Fit the clock, compare the simulation with the card, and set up what follows from the environment."""
+        solver, cfg = cls._learned(), cls._solver_cfg()
+        card, physics_dt = solver.bundle.card, cls._physics_dt()
+        clock = fit_clock(card, physics_dt, NewtonManager._decimation)
+        findings = check_against(card, running_facts(cls.get_model(), physics_dt, NewtonManager._decimation))
+        for warning in findings.warnings:
+            if cfg.strict:
+                raise FlashNerdError(f"{warning[:-1]} (refused because solver_cfg.strict is on).")
+            logger.warning("%s", warning)
+        if findings.unchecked:
+            logger.info("FlashNeRD: the card does not say, so it was not checked: %s.", ", ".join(findings.unchecked))
+        solver.clock = clock
+        solver.dump = GuardDump(
+            cls._dump_folder(cfg, env),
+            cfg.guard_dumps,
+            {"bundle": card.name, "hash": solver.bundle.hash, "env": type(env).__name__ if env is not None else None},
+            (*card.envelope.state.names, *(n for n in frame_names(card.layout) if n.endswith(".act"))),
+        )
+        cls._settle_model_changes(solver)
+        if env is not None:
+            cls._check_clones(env)
+            attach(env)
+
+    @classmethod
+    def _settle_model_changes(cls, solver: SolverFlashNerd) -> None:
+        """Changes so far were checked against the card; from here on the model would not see any."""
+        for change in NewtonManager._model_changes:
+            solver.notify_model_changed(change)
+        NewtonManager._model_changes = set()
+        name = solver.bundle.card.name
+        NewtonManager._ignored_model_changes = {
+            int(flag): (
+                f"An event changed {what}, but the bundle '{name}' is not conditioned on it: the learned dynamics go "
+                "on as trained. Remove the event, or train on randomised data."
+            )
+            for flag, what in _CHANGES.items()
+        }
+
+    @classmethod
+    def _check_clones(cls, env: Any) -> None:
+        worlds, wanted = cls._learned().frame.map.worlds, int(env.scene.num_envs)
+        if worlds != wanted:
+            raise FlashNerdError(
+                f"the simulation has {cls.get_model().articulation_count} articulations in {worlds} worlds, but the "
+                f"scene has {wanted} environments: clone them in _setup_scene with "
+                "self.scene.clone_environments(copy_from_source=False), or declare the robot in the scene config."
+            )
+
+    @staticmethod
+    def _dump_folder(cfg: FlashNerdSolverCfg, env: Any | None) -> Path:
+        if cfg.dump_dir:
+            return Path(cfg.dump_dir).expanduser()
+        log_dir = getattr(getattr(env, "cfg", None), "log_dir", None)
+        return Path(log_dir or "outputs") / "flashnerd_guard"
+
+    # -- stepping ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def step(cls) -> None:
+        """One model step: the whole control step, or one simulation step, as the bundle was trained."""
+        sim = PhysicsManager._sim
+        if sim is None or not sim.is_playing():
+            return
+        solver = cls._learned()
+        if solver.clock is None:
+            # No environment has announced itself (a bare simulation), or a hard reset made a new solver.
+            cls._prepare(None)
+        cls._refuse_changes()
+        super().step()
+        clock = solver.clock
+        if clock is not None and not cls._is_all_graphable():
+            # The parent counted one simulation step.
+            PhysicsManager._sim_time += (clock.sim_steps - 1) * cls._physics_dt()
+
+    @classmethod
+    def _simulate_full(cls) -> None:
+        """Newton's own actuators, then the model, as often as the control step holds model steps."""
+        clock = cls._learned().clock
+        assert clock is not None
+        rounds = NewtonManager._decimation // clock.sim_steps
+        for i in range(rounds):
+            if cls._adapter is not None:
+                last = i == rounds - 1
+                cls._adapter.step(
+                    cls.backend.state_0, cls.backend.control, clock.dt, swap_state=rounds % 2 == 0 or not last
+                )
+            for callback in cls._post_actuator_callbacks:
+                callback()
+            cls._model_step()
+        cls._publish()
+
+    @classmethod
+    def _simulate_physics_only(cls) -> None:
+        cls._model_step()
+        cls._publish()
+
+    @classmethod
+    def _model_step(cls) -> None:
+        state = cls.backend.state_0
+        cls._step_solver(state, state, cls.backend.control, None, cls._learned().bundle.card.dt)
+        state.clear_forces()
+
+    @classmethod
+    def _publish(cls) -> None:
+        for callback in cls._post_step_callbacks:
+            callback()
+        cls._update_sensors(None)
+
+    @classmethod
+    def _check_solver_status(cls) -> None:
+        """After the step, on the host: report what the guard held."""
+        solver = cls._learned()
+        if solver.dump is not None:
+            solver.report_guard(solver.dump)
+
+    @classmethod
+    def _refuse_changes(cls) -> None:
+        """What an event changed since the last step, where that must not pass with a warning."""
+        if not NewtonManager._model_changes:
+            return
+        model, cfg = cls.get_model(), cls._solver_cfg()
+        if ModelFlags.BODY_INERTIAL_PROPERTIES in NewtonManager._model_changes:
+            mass = wp.to_torch(model.body_mass)
+            bad = torch.nonzero(~(mass > 0)).flatten()
+            if len(bad):
+                raise FlashNerdError(
+                    f"the mass of {model.body_label[int(bad[0])]} is {float(mass[bad[0]]):.6g} kg, but a positive one "
+                    "is needed: correct the event that randomises it."
+                )
+        ignored = [c for c in NewtonManager._model_changes if c in NewtonManager._ignored_model_changes]
+        if cfg.strict and ignored:
+            text = NewtonManager._ignored_model_changes[ignored[0]]
+            raise FlashNerdError(f"{text[:-1]} (refused because solver_cfg.strict is on).")
+
+    @classmethod
+    def _log_solver_debug(cls) -> None:
+        """There is no iteration whose convergence could be logged."""
+
+    @classmethod
+    def _learned(cls) -> SolverFlashNerd:
+        solver = NewtonManager._solver
+        if not isinstance(solver, SolverFlashNerd):
+            raise FlashNerdError("the FlashNeRD solver is not built yet: reset the simulation first.")
+        return solver
+
+    @classmethod
+    def _solver_cfg(cls) -> FlashNerdSolverCfg:
+        return PhysicsManager._cfg.solver_cfg  # type: ignore[union-attr]
+
+    @classmethod
+    def _physics_dt(cls) -> float:
+        return NewtonManager._solver_dt * NewtonManager._num_substeps

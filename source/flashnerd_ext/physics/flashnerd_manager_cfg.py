@@ -1,0 +1,85 @@
+"""Configuration of the learned solver; importing it imports neither the manager nor a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isaaclab.utils import configclass
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonManager
+
+from flashnerd_ext.errors import FlashNerdError
+
+
+@configclass
+class FlashNerdSolverCfg(MJWarpSolverCfg):
+    """Configuration of FlashNeRD's learned dynamics on the Newton route.
+
+    The inherited fields set up the analytical model that stands beside the learned one (for viewers and checks); none
+    of them changes a learned step.
+    """
+
+    class_type: type[NewtonManager] | str = "{DIR}.flashnerd_manager:NewtonFlashNerdManager"
+    """Manager class for the learned solver."""
+
+    solver_type: str = "flashnerd"
+    """Solver type. Can be "flashnerd"."""
+
+    bundle: str = "auto"
+    """Learned dynamics: a shipped name such as ``cartpole``, or the path of a bundle folder.
+
+    ``auto`` takes the shipped bundle whose joints are those of the robot in the scene.
+    """
+
+    model: str = ""
+    """Run the bundle's weights in another implementation of the same function, e.g. ``nerd_optimized`` for a ``nerd``
+    bundle. Empty takes the one that the card names."""
+
+    dtype: str = "float32"
+    """Dtype of the model's matrices: ``float32`` or ``bfloat16``. States and statistics keep their precision."""
+
+    compile: bool = False
+    """Whether to compile the model step with torch.compile; the first step then takes a minute or more."""
+
+    strict: bool = False
+    """Whether what is only warned about otherwise is an error: properties that an event randomises although the model
+    is not conditioned on them, differences to the card within its tolerances."""
+
+    guard_margin: float = 0.25
+    """How far a state may leave the training envelope, as a share of the envelope's width, before the world is held
+    and terminated."""
+
+    guard_history: int = 16
+    """Model steps whose states and commands are kept for the guard's dump."""
+
+    guard_dumps: int = 16
+    """Dumps kept on disk; 0 writes none. Once so many were written, at most one follows every 1000 model steps."""
+
+    dump_dir: str = ""
+    """Folder of the guard's dumps. Empty takes ``flashnerd_guard`` in the run's log folder, else in ``outputs``."""
+
+
+def flashnerd_physics(base: Any = None, **changes: Any) -> NewtonCfg:
+    """A fresh ``NewtonCfg`` that steps with FlashNeRD.
+
+    Args:
+        base: A Newton configuration with MuJoCo Warp, e.g. the task's ``newton_mjwarp`` preset, whose other settings
+            are kept; never modified. ``None`` takes the defaults.
+        changes: Fields of :class:`FlashNerdSolverCfg` that differ from their defaults.
+
+    Raises:
+        FlashNerdError: When ``base`` runs another solver than MuJoCo Warp.
+    """
+    solver: dict[str, Any] = {}
+    outer: dict[str, Any] = {}
+    if base is not None:
+        if not isinstance(base, NewtonCfg) or not isinstance(base.solver_cfg, MJWarpSolverCfg):
+            raise FlashNerdError(
+                f"the base is {type(base).__name__}, but a NewtonCfg with MJWarpSolverCfg is needed: "
+                "pass newton_mjwarp."
+            )
+        own = {"class_type", "solver_type"}
+        solver = {key: value for key, value in vars(base.solver_cfg).items() if key not in own}
+        outer = {key: value for key, value in vars(base).items() if key not in {"class_type", "solver_cfg"}}
+    # The learned step is not captured yet; asking for a graph would only print a warning each time.
+    outer["use_cuda_graph"] = False
+    return NewtonCfg(solver_cfg=FlashNerdSolverCfg(**{**solver, **changes}), **outer)

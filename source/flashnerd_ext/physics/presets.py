@@ -1,0 +1,90 @@
+"""``physics=flashnerd`` on tasks that know nothing of it.
+
+A preset class lists its alternatives as attributes; there is no global registry. :func:`install` adds one attribute to
+the preset classes of stock robots that have a bundle. The attribute is a descriptor that builds a new configuration
+each time it is read: a plain attribute would be one object shared by all tasks, and an override for one task would
+show in the next.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from dataclasses import MISSING
+from typing import Any
+
+from flashnerd_ext.errors import FlashNerdError, nearest
+
+logger = logging.getLogger(__name__)
+
+PRESET = "flashnerd"
+"""Name that ``physics=`` takes."""
+
+STOCK: dict[str, str] = {"isaaclab_tasks.core.cartpole.cartpole_common:CartpolePhysicsCfg": "cartpole"}
+"""Preset class of stock tasks -> bundle of their robot."""
+
+
+class FlashNerdPreset:
+    """Class attribute whose value is a new ``NewtonCfg``, made from the class's own ``newton_mjwarp``.
+
+    Args:
+        bundle: Shipped name or path, or ``auto``.
+    """
+
+    def __init__(self, bundle: str) -> None:
+        self.bundle = bundle
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
+
+        return flashnerd_physics(_analytical(owner), bundle=self.bundle)
+
+
+def _analytical(owner: type) -> Any:
+    """The class's MuJoCo Warp preset as the resolver would read it, else its default factory's product."""
+    value = getattr(owner, "newton_mjwarp", None)
+    if value is not None:
+        return value
+    field = getattr(owner, "__dataclass_fields__", {}).get("newton_mjwarp")
+    if field is None:
+        return None
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def offer(preset_class: type, bundle: str = "auto") -> None:
+    """Add the alternative ``flashnerd`` to a preset class, e.g. of your own task.
+
+    Args:
+        preset_class: A ``PresetCfg`` subclass; its ``newton_mjwarp`` settings are the base.
+        bundle: Shipped name or path; ``auto`` chooses by the robot's joints when the simulation is built.
+    """
+    setattr(preset_class, PRESET, FlashNerdPreset(bundle))
+
+
+def install() -> list[str]:
+    """Offer ``flashnerd`` on the stock preset classes; returns those that were reached. Safe to call again."""
+    reached = []
+    for path, bundle in STOCK.items():
+        module_name, _, class_name = path.partition(":")
+        try:
+            preset_class = getattr(importlib.import_module(module_name), class_name)
+        except (ImportError, AttributeError) as error:
+            logger.warning("physics=flashnerd is not offered on the tasks of %s: %s.", path, error)
+            continue
+        offer(preset_class, bundle)
+        reached.append(path)
+    return reached
+
+
+def bundle_of_task(task: str) -> str:
+    """Shipped bundle's name for a gym id, from the robot descriptions.
+
+    Raises:
+        FlashNerdError: For a task whose robot has no description.
+    """
+    from flashnerd_ext.robots.registry import ROBOTS
+
+    found = {name: robot.name for robot in ROBOTS.values() for name in robot.tasks}
+    if task not in found:
+        raise FlashNerdError(f"no robot description names the task '{task}': {nearest(task, found)}")
+    return found[task]

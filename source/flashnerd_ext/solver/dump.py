@@ -1,0 +1,138 @@
+"""What is written when the guard held worlds: which, when, why, and what led there.
+
+A dump is a folder ``step-<model step>`` with ``report.json`` and ``history.npz``; ``latest`` points to the newest.
+There are never more than a set number, and their rate drops once that number is reached, so that a bad policy that
+makes a world fail each step fills neither disk nor time.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from flashnerd_ext.files import atomic_write, write_json
+from flashnerd_ext.solver.guard import GuardStage
+
+logger = logging.getLogger(__name__)
+
+MOST_WORLDS = 4096
+"""Worlds whose history one dump holds; further ones are only named."""
+SLOW_EVERY = 1000
+"""Model steps between dumps once the number of kept dumps is reached."""
+
+
+class GuardDump:
+    """Writes and prunes dumps.
+
+    Args:
+        folder: Where they go; made with the first one.
+        keep: Dumps kept; 0 writes none.
+        facts: JSON-able description of the run (bundle, hash, task).
+        inputs: Name of each state dimension, then of each actuation input.
+    """
+
+    def __init__(self, folder: Path, keep: int, facts: dict[str, Any], inputs: tuple[str, ...]) -> None:
+        self.folder, self.keep, self.facts, self.inputs = folder, keep, facts, inputs
+        self.events = 0
+        self.written: list[Path] = []
+        self._last_step = -SLOW_EVERY
+        self._count = 0
+
+    def report(self, guard: GuardStage, step: int, good: torch.Tensor) -> Path | None:
+        """Log and dump the last model step's failures; call it only where there are some.
+
+        Args:
+            guard: The guard after its step.
+            step: Number of that model step.
+            good: Worlds whose state in the simulation was finite before it, boolean [N].
+
+        Returns:
+            The dump's folder, or ``None`` where none was due.
+        """
+        worlds = guard.failed.nonzero().flatten()
+        self.events += 1
+        causes = explain(guard, worlds, good)
+        first = f"world {worlds[0].item()}: {causes[0]}"
+        level = logging.WARNING if self.events == 1 else logging.DEBUG
+        logger.log(
+            level,
+            "FlashNeRD guard held %d of %d worlds at model step %d (%s); they keep their last good state and end with "
+            "the termination term flashnerd_guard. Later cases are counted and dumped to %s.",
+            len(worlds),
+            len(guard.failed),
+            step,
+            first,
+            self.folder,
+        )
+        due = self._count < self.keep or step - self._last_step >= SLOW_EVERY
+        if not self.keep or not due:
+            return None
+        return self._write(guard, worlds, causes, step)
+
+    def _write(self, guard: GuardStage, worlds: torch.Tensor, causes: list[str], step: int) -> Path:
+        target = self.folder / f"step-{step:09d}"
+        stored = worlds[:MOST_WORLDS]
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            worlds=stored.cpu().numpy(),
+            history=guard.window(stored).cpu().numpy(),
+            rejected=guard.rejected[stored].cpu().numpy(),
+            names=np.array(self.inputs),
+            lower=np.array(guard.bounds.lower),
+            upper=np.array(guard.bounds.upper),
+        )
+        atomic_write(target / "history.npz", buffer.getvalue())
+        content = {
+            **self.facts,
+            "model_step": step,
+            "worlds": worlds.tolist(),
+            "causes": dict(zip(map(str, worlds.tolist()), causes, strict=True)),
+            "held_so_far": int(guard.total.sum()),
+            "history": "history.npz: history [worlds, steps, names], oldest step first; rejected is the prediction.",
+        }
+        write_json(target / "report.json", content)
+        self._point(target)
+        self._last_step, self._count = step, self._count + 1
+        if target not in self.written:
+            self.written.append(target)
+        while len(self.written) > self.keep:
+            shutil.rmtree(self.written.pop(0), ignore_errors=True)
+        return target
+
+    def _point(self, target: Path) -> None:
+        link, temporary = self.folder / "latest", self.folder / f".latest-{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target.name)
+        os.replace(temporary, link)
+
+
+def explain(guard: GuardStage, worlds: torch.Tensor, good: torch.Tensor) -> list[str]:
+    """Why each of ``worlds`` was held, one phrase each."""
+    sight = guard.window(worlds)[:, -1].cpu()
+    rejected, was_good = guard.rejected[worlds].cpu(), good[worlds].cpu()
+    lower, upper = torch.tensor(guard.bounds.lower), torch.tensor(guard.bounds.upper)
+    size, phrases = rejected.shape[1], []
+    for i in range(len(worlds)):
+        command = sight[i, size:]
+        if not bool(was_good[i]):
+            phrases.append("the state written to the simulation is not finite")
+        elif not bool(torch.isfinite(command).all()):
+            phrases.append("the commanded actuation is not finite")
+        elif not bool(torch.isfinite(rejected[i]).all()):
+            phrases.append("the prediction is not finite")
+        else:
+            excess = torch.maximum(rejected[i] - upper, lower - rejected[i])
+            worst = int(excess.argmax())
+            phrases.append(
+                f"{guard.bounds.names[worst]} would be {float(rejected[i, worst]):.6g}, outside of "
+                f"[{float(lower[worst]):.6g}, {float(upper[worst]):.6g}]"
+            )
+    return phrases

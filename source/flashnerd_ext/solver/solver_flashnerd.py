@@ -1,0 +1,140 @@
+"""The learned solver: what one step consists of, as the list of its stages."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+import warp as wp
+from newton import StateFlags
+from newton.solvers import SolverMuJoCo
+
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.solver.contacts import ContactStage
+from flashnerd_ext.solver.dump import GuardDump
+from flashnerd_ext.solver.frame import FrameStage
+from flashnerd_ext.solver.guard import GuardStage, card_bounds
+from flashnerd_ext.solver.integrate import ModelClock
+from flashnerd_ext.solver.mapping import map_state
+from flashnerd_ext.solver.stream import StreamStage
+from flashnerd_ext.solver.write import WriteStage
+
+if TYPE_CHECKING:
+    from newton import Contacts, Control, Model, State
+
+    from flashnerd_ext.bundle.store import Bundle
+    from flashnerd_ext.model.stepper import Stepper
+
+logger = logging.getLogger(__name__)
+
+
+class SolverFlashNerd(SolverMuJoCo):
+    """Newton solver that steps one robot a world with a learned model.
+
+    It is a :class:`SolverMuJoCo` so that viewers, exporters and Isaac Lab's type checks find the analytical model
+    beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a constraint.
+
+    Not supported in this mode, and said once where it is met: external wrenches (``State.body_f``), objects that the
+    robot moves, physical properties that change after the bundle was checked.
+
+    Args:
+        model: Finalised Newton model with one articulation a world.
+        bundle: The learned dynamics.
+        stepper: Runs the bundle's model for all worlds.
+        guard_margin: Share of the training envelope's width by which states may leave it.
+        guard_history: Steps kept for the guard's dump.
+        mujoco: Arguments of :class:`SolverMuJoCo`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        bundle: Bundle,
+        stepper: Stepper,
+        *,
+        guard_margin: float = 0.25,
+        guard_history: int = 16,
+        **mujoco: Any,
+    ) -> None:
+        super().__init__(model, **mujoco)
+        card, self.bundle = bundle.card, bundle
+        self.torch_device = torch.device(wp.device_to_torch(model.device))
+        if stepper.num_worlds != max(model.world_count, 1):
+            raise FlashNerdError(
+                f"the stepper has {stepper.num_worlds} worlds, but the simulation {model.world_count}: make it for these."
+            )
+        self.clock: ModelClock | None = None
+        self.dump: GuardDump | None = None
+        with torch.inference_mode(False):
+            columns = map_state(model, card.layout, card.name, self.torch_device)
+            self.contact_stage = ContactStage(card)
+            self.frame = FrameStage(columns, card.actuation.kind == "target", self.torch_device)
+            self.stream = StreamStage(stepper, self.torch_device)
+            self.guard = GuardStage(
+                card_bounds(card, guard_margin), columns.worlds, len(columns.u), guard_history, self.torch_device
+            )
+        self.write = WriteStage(model, self.frame)
+
+    def step(self, state_in: State, state_out: State, control: Control, contacts: Contacts | None, dt: float) -> None:
+        """One model step: ``dt`` must be the model's step [s]; every world's stream advances by one frame."""
+        if not math.isclose(dt, self.bundle.card.dt, rel_tol=1e-5):
+            raise FlashNerdError(
+                f"the solver was asked to step {dt:.6g} s, but the bundle '{self.bundle.card.name}' steps "
+                f"{self.bundle.card.dt:.6g} s: step it at that rate."
+            )
+        frame, stream, guard = self.frame, self.stream, self.guard
+        with torch.no_grad(), self._on_warp_stream():
+            rows = self.contact_stage.rows()
+            frame.read(state_in, control, stream.forget)
+            guard.record(frame.state, frame.actuation)
+            joint_q, joint_qd = stream.advance(frame.joint_q, frame.joint_qd, frame.actuation, rows)
+            guard.hold(frame.state, frame.good, joint_q, joint_qd)
+            # A held world's cache may hold what is not finite; its next frame is its first.
+            stream.forget.logical_or_(guard.failed)
+            self.write.write(state_out, frame.joint_q, frame.joint_qd)
+        self._step += 1
+
+    def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
+        """Solver reset: with state flags, as :class:`SolverMuJoCo` does, and those worlds forget their past.
+
+        Isaac Lab calls this with ``flags=0`` before it steps whenever anything in a world was written, pushes and
+        writes to other objects included, and with empty masks. What that means for the past is decided by what was
+        written (:mod:`flashnerd_ext.solver.stream`), so there is nothing to do then; the analytical solver's buffers
+        are not used.
+        """
+        flags_value = int(StateFlags.ALL if flags is None else flags)
+        if not flags_value:
+            return
+        super().reset(state, world_mask, flags)
+        if world_mask is None:
+            self.stream.forget_worlds(None)
+        else:
+            self.stream.forget.logical_or_(wp.to_torch(world_mask)[: len(self.stream.forget)])
+
+    def environment_reset(self, env_ids: torch.Tensor | list[int] | slice | None) -> None:
+        """An environment begins a new episode in these worlds: their past and their guard marks are dropped."""
+        self.stream.forget_worlds(env_ids)
+        self.guard.cleared(env_ids)
+
+    def update_contacts(self, contacts: Contacts, state: State | None = None) -> None:
+        """Contact sensors read 0: this model predicts no contact forces."""
+        self.contact_stage.clear(contacts)
+
+    def report_guard(self, dump: GuardDump) -> None:
+        """Report failures of the last model step, if any; the one place of a step where the host waits for a flag."""
+        if bool(self.guard.failed.any()):
+            dump.report(self.guard, self.stream.steps, self.frame.good)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of cache, guard and history [bytes]; constant after construction."""
+        return self.stream.stepper.cache.nbytes + self.guard.nbytes
+
+    def _on_warp_stream(self) -> contextlib.AbstractContextManager[Any]:
+        # Torch and Warp must queue their work in one order. Written with care; untested on a GPU.
+        if self.torch_device.type != "cuda":
+            return contextlib.nullcontext()
+        return torch.cuda.stream(wp.stream_to_torch(wp.get_stream(self.model.device)))
