@@ -80,9 +80,7 @@ def capsule(radius: float, length: float, density: float = 1000.0) -> Inertia:
     half = density * 2.0 / 3.0 * np.pi * radius**3
     centre = 3.0 / 8.0 * radius
     own = half * radius**2 * np.array([83.0 / 320.0, 83.0 / 320.0, 0.4])
-    caps = [
-        Inertia(half, np.array([0.0, 0.0, side * (length / 2.0 + centre)]), np.diag(own)) for side in (-1.0, 1.0)
-    ]
+    caps = [Inertia(half, np.array([0.0, 0.0, side * (length / 2.0 + centre)]), np.diag(own)) for side in (-1.0, 1.0)]
     return combine([rod, *caps])
 
 

@@ -51,7 +51,7 @@ def hull_of(points: Array, corners: int | None = None) -> tuple[Array, Faces]:
             points = _extremes(points, corners)
         hull = ConvexHull(points)
     except QhullError:
-        raise FlashNerdError("a mesh lies in one plane, so it has no hull: use the policy 'box' for its link.") from None
+        raise FlashNerdError("a mesh lies in one plane, so it has no hull: use 'box' for its link.") from None
     return _sorted(points, hull)
 
 

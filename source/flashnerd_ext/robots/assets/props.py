@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics, UsdShade, Vt
 
-from flashnerd_ext.robots.assets import inertia, stage as tools
+from flashnerd_ext.robots.assets import inertia
+from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color
 
 PLANE = "Isaac/IsaacLab/Environments/Grid/default_ground_plane_checker_v1/default_ground_plane.usda"

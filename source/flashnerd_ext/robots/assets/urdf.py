@@ -266,7 +266,7 @@ def _lock(tree: Tree, robot: UrdfRobot) -> None:
                 f"lock pattern '{pattern}' of robot '{robot.name}' matches no joint: "
                 f"{nearest(pattern, [joint.name for joint in tree.joints])}"
             )
-    locked = {pattern: "fixed" for pattern in robot.lock}
+    locked = dict.fromkeys(robot.lock, "fixed")
     tree.joints = [replace(joint, kind=pick(locked, joint.name) or joint.kind) for joint in tree.joints]
 
 

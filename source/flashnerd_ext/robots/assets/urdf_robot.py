@@ -8,7 +8,8 @@ import numpy as np
 from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics, Vt
 
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.robots.assets import inertia, mesh, stage as tools, urdf
+from flashnerd_ext.robots.assets import inertia, mesh, urdf
+from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color, Drive, UrdfRobot
 from flashnerd_ext.robots.assets.inertia import Array
 from flashnerd_ext.robots.assets.urdf import Link, Shape, UrdfJoint, pick
@@ -64,7 +65,7 @@ def _write_body(stage: Usd.Stage, robot: UrdfRobot, link: Link, pose: Array) -> 
         tensor, _ = inertia.lifted(link.inertia.tensor, robot.inertia_lift)
     except ValueError as error:
         raise FlashNerdError(
-            f"body '{link.name}' of robot '{robot.name}': {error}, more than inertia_lift={robot.inertia_lift:g} allows."
+            f"body '{link.name}' of robot '{robot.name}': {error}, but inertia_lift={robot.inertia_lift:g}."
         ) from None
     tools.set_mass(prim, inertia.Inertia(link.inertia.mass, link.inertia.com, tensor))
     shown = link.collisions if robot.visual == "collision" else link.visuals

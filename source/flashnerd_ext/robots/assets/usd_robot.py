@@ -8,7 +8,8 @@ import numpy as np
 from pxr import Sdf, Usd, UsdGeom, UsdPhysics
 
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.robots.assets import inertia, stage as tools
+from flashnerd_ext.robots.assets import inertia
+from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color, UsdRobot
 from flashnerd_ext.robots.assets.inertia import Inertia
 
@@ -26,7 +27,7 @@ def convert(robot: UsdRobot, path: Path) -> Path:
     opened = Usd.Stage.Open(str(robot.source.path()))
     source = opened.GetPrimAtPath(robot.root) if opened else None
     if not source:
-        raise FlashNerdError(f"{robot.source.file} has no prim '{robot.root}', which robot '{robot.name}' is made from.")
+        raise FlashNerdError(f"{robot.source.file} has no prim '{robot.root}', which '{robot.name}' is made from.")
     _expand_instances(opened)
     layer = opened.Flatten(addSourceFileComment=False)
     _keep_only(layer, robot)
@@ -144,5 +145,3 @@ def _write_visuals(body: Usd.Prim, colors: dict[str, Color]) -> None:
     for prim in shown:
         if not UsdGeom.Gprim(prim).GetDisplayColorPrimvar().HasValue():
             tools.set_color(prim, color)
-
-

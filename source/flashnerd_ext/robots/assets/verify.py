@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.assets.description import AssetDescription, UrdfRobot, UsdRobot
 from flashnerd_ext.robots.assets.inertia import Array
-from flashnerd_ext.robots.assets.readback import Asset, read_asset
+from flashnerd_ext.robots.assets.readback import Asset, Joint, read_asset
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def pinocchio_model(asset: Asset) -> tuple[Any, list[str]]:
     A floating base is written relative to the root body's frame. Bodies on fixed joints are added to the joint that
     carries them.
     """
-    import pinocchio as pin
+    pin: Any = import_module("pinocchio")
 
     def placement(matrix: Array) -> Any:
         return pin.SE3(np.ascontiguousarray(matrix[:3, :3]), matrix[:3, 3].copy())
@@ -69,13 +70,15 @@ def pinocchio_model(asset: Asset) -> tuple[Any, list[str]]:
         base = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root_joint")
     where: dict[str, tuple[int, Array]] = {root: (base, np.eye(4))}
     names: list[str] = []
-    pending = [joint for joint in asset.joints if joint.parent is not None]
-    while pending:
-        ready = [joint for joint in pending if joint.parent in where]
-        if not ready:
-            raise FlashNerdError(f"joints {[joint.name for joint in pending][:3]} of the asset hang on no body.")
-        for joint in ready:
-            index, body = where[str(joint.parent)]
+    below: dict[str, list[Joint]] = {}
+    for joint in asset.joints:
+        if joint.parent is not None:
+            below.setdefault(joint.parent, []).append(joint)
+
+    def add(parent: str) -> None:
+        # Depth-first: Pinocchio's algorithms take the joints of a subtree to be neighbours.
+        for joint in below.get(parent, []):
+            index, body = where[parent]
             at = body @ joint.parent_frame
             if joint.kind != "fixed":
                 make = pin.JointModelRevoluteUnaligned if joint.kind == "revolute" else pin.JointModelPrismaticUnaligned
@@ -83,7 +86,12 @@ def pinocchio_model(asset: Asset) -> tuple[Any, list[str]]:
                 names.append(joint.name)
                 at = np.eye(4)
             where[joint.child] = (index, at @ np.linalg.inv(joint.child_frame))
-        pending = [joint for joint in pending if joint not in ready]
+            add(joint.child)
+
+    add(root)
+    lost = sorted(set(asset.bodies) - set(where))
+    if lost:
+        raise FlashNerdError(f"bodies {lost[:3]} of the asset hang on no joint.")
     for name, body in asset.bodies.items():
         index, at = where[name]
         inertia = pin.Inertia(body.mass, body.com, body.tensor)
@@ -96,7 +104,7 @@ def mass_matrix_of(model: Any, names: list[str], floating: bool) -> Callable[[Ar
 
     A continuous joint may take two numbers in Pinocchio (cosine and sine). Floating: the base's six rows come first.
     """
-    import pinocchio as pin
+    pin: Any = import_module("pinocchio")
 
     data = model.createData()
     base = list(range(6)) if floating else []
@@ -121,15 +129,16 @@ def urdf_reference(robot: UrdfRobot) -> Reference:
 
     A floating base sits in the URDF's root link, so a description with another base frame is compared by its joints.
     """
-    import pinocchio as pin
+    pin: Any = import_module("pinocchio")
 
-    from flashnerd_ext.robots.assets.urdf import renamed
+    from flashnerd_ext.robots.assets.urdf import pick, renamed
 
     floating = not robot.fixed_base
     arguments = [str(robot.source.path()), *([pin.JointModelFreeFlyer()] if floating else [])]
     model = pin.buildModelFromUrdf(*arguments)
+    lock = dict.fromkeys(robot.lock, True)
     source = {renamed(name, robot.rename): name for name in model.names}
-    locked = [model.getJointId(source[name]) for name in source if any(_full(p, name) for p in robot.lock)]
+    locked = [model.getJointId(source[name]) for name in source if pick(lock, name)]
     if locked:  # Pinocchio refuses even an empty reduction where a link and a joint share a name
         model = pin.buildReducedModel(model, locked, pin.neutral(model))
     known = [name for name in model.names if name not in ("universe", "root_joint")]
@@ -140,12 +149,6 @@ def urdf_reference(robot: UrdfRobot) -> Reference:
     return Reference(joints, limits, float(pin.computeTotalMass(model)), inner)
 
 
-def _full(pattern: str, name: str) -> bool:
-    import re
-
-    return re.fullmatch(pattern, name) is not None
-
-
 def _pin_limits(model: Any, name: str) -> tuple[float, float]:
     joint = model.joints[model.getJointId(name)]
     if joint.nq == 2:
@@ -154,38 +157,48 @@ def _pin_limits(model: Any, name: str) -> tuple[float, float]:
 
 
 def newton_reference(path: Path, root: str | None = None) -> Reference:
-    """The model that Newton builds from a USD file and exports to MuJoCo (fixed base only).
+    """The model that Newton builds from a USD file and exports to MuJoCo.
 
     Newton fills in what the file leaves out: mass from collision shapes at 1000 kg/m^3, inertia from shapes.
+
+    Args:
+        path: The USD file.
+        root: Prim to read; ``None`` reads the whole stage.
     """
-    import mujoco
-    import newton
-    import warp as wp
+    mujoco: Any = import_module("mujoco")
+    newton: Any = import_module("newton")
+    wp: Any = import_module("warp")
 
     wp.config.log_level = wp.LOG_WARNING
     builder = newton.ModelBuilder()
     builder.add_usd(str(path), **({"root_path": root} if root else {}))
     model = builder.finalize(device="cpu")
     exported = newton.solvers.SolverMuJoCo(model, disable_contacts=True).mj_model
-    labels = [str(label).rsplit("/", 1)[-1] for label in model.joint_label]
-    kinds = model.joint_type.numpy()
-    movable = [name for name, kind in zip(labels, kinds, strict=True) if kind != int(newton.JointType.FIXED)]
-    low, high = model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy()
-    limits = np.stack([low, high], axis=1).astype(np.float64)
+    kinds, starts = model.joint_type.numpy(), model.joint_qd_start.numpy()
+    unmoved = (int(newton.JointType.FIXED), int(newton.JointType.FREE))
+    movable = [index for index, kind in enumerate(kinds) if int(kind) not in unmoved]
+    joints = [str(model.joint_label[index]).rsplit("/", 1)[-1] for index in movable]
+    dofs = [int(starts[index]) for index in movable]
+    limits = np.stack([model.joint_limit_lower.numpy()[dofs], model.joint_limit_upper.numpy()[dofs]], axis=1)
+    limits = limits.astype(np.float64)
     limits[np.abs(limits) >= 1e9] = np.copysign(np.inf, limits[np.abs(limits) >= 1e9])
     data = mujoco.MjData(exported)
 
     def at(q: Array) -> Array:
-        data.qpos[:] = q
+        if exported.nq > len(q):  # free base: origin, unit quaternion (w first)
+            data.qpos[:7] = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+        data.qpos[exported.nq - len(q) :] = q
         mujoco.mj_forward(exported, data)
         full = np.zeros((exported.nv, exported.nv))
         mujoco.mj_fullM(exported, data, full)
         return full
 
-    return Reference(movable, limits, float(model.body_mass.numpy().sum()), at)
+    return Reference(joints, limits, float(model.body_mass.numpy().sum()), at)
 
 
-def compare(asset: Asset, reference: Reference, tolerance: float = 1e-6, samples: int = 20, seed: int = 0) -> list[Check]:
+def compare(
+    asset: Asset, reference: Reference, tolerance: float = 1e-6, samples: int = 20, seed: int = 0
+) -> list[Check]:
     """Joint names, total mass, limits and the mass matrix at random configurations.
 
     Args:
@@ -197,7 +210,8 @@ def compare(asset: Asset, reference: Reference, tolerance: float = 1e-6, samples
     """
     written = {joint.name: joint for joint in asset.movable}
     missing = sorted(set(reference.joints) ^ set(written))
-    checks = [Check("joint names" + (f" (different: {', '.join(missing)})" if missing else ""), float(len(missing)), 0.0)]
+    differs = f" (different: {', '.join(missing)})" if missing else ""
+    checks = [Check("joint names" + differs, float(len(missing)), 0.0)]
     checks.append(Check("total mass", abs(asset.mass - reference.mass) / reference.mass, max(tolerance, 1e-6)))
     if missing:
         return checks
