@@ -14,13 +14,17 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from flashnerd_ext.cli import parse
 from flashnerd_ext.errors import FlashNerdError, cli_main
 
+if TYPE_CHECKING:
+    from flashnerd_ext.data.writer import Writer
 
-def _help(default: object, text: str):  # noqa: ANN202 - a dataclass field of any type
-    return field(default=default, metadata={"help": text})  # type: ignore[call-overload]
+
+def _help(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass
@@ -95,12 +99,14 @@ def main() -> int:
     command = "python scripts/dataset.py " + shlex.join(sys.argv[1:])
     writer = Writer(folder, robot, model, engine, plan, rank, world, command)
     print(
-        f"{folder}: engine {engine.name} {engine.version}, {workers} threads, model {model.hash[:12]}, rank {rank} of {world}"
+        f"{folder}: engine {engine.name} {engine.version}, {workers} threads, model {model.hash[:12]}, "
+        f"rank {rank} of {world}",
+        flush=True,
     )
     return _write(writer, started)
 
 
-def _write(writer, started: float) -> int:  # noqa: ANN001
+def _write(writer: Writer, started: float) -> int:
     from tqdm import tqdm
 
     plan = writer.plan
@@ -125,7 +131,8 @@ def _write(writer, started: float) -> int:  # noqa: ANN001
     seconds = time.perf_counter() - ready
     if made:
         print(
-            f"{made:,} transitions in {seconds:.1f} s, {made / seconds * 60:,.0f} a minute (start-up {ready - started:.1f} s)"
+            f"{made:,} transitions in {seconds:.1f} s, {made / seconds * 60:,.0f} a minute "
+            f"(start-up {ready - started:.1f} s)"
         )
     else:
         print("nothing was missing.")
@@ -134,8 +141,8 @@ def _write(writer, started: float) -> int:  # noqa: ANN001
         return 0
     for name, split in summary["splits"].items():
         print(
-            f"  {name}: {split['trajectories']:,} x {split['steps']} steps, {split['valid_transitions']:,} valid transitions, "
-            f"{split['bad_rows']} bad rows"
+            f"  {name}: {split['trajectories']:,} x {split['steps']} steps, "
+            f"{split['valid_transitions']:,} valid transitions, {split['bad_rows']} bad rows"
         )
     print(f"complete: {writer.folder}/dataset.json")
     return 0

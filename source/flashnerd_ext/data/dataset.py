@@ -67,7 +67,8 @@ def read_summary(folder: str | Path) -> dict[str, Any]:
         raise FlashNerdError(f"data={folder} is not a folder: make one with python scripts/dataset.py out={folder}")
     if not path.exists():
         raise FlashNerdError(
-            f"{folder} has no {FILE}, so the data set is unfinished: run the same scripts/dataset.py command again, it resumes."
+            f"{folder} has no {FILE}, so the data set is unfinished: run the same scripts/dataset.py command again, "
+            "it goes on where it stopped."
         )
     try:
         summary = json.loads(path.read_text())
@@ -130,7 +131,8 @@ def read_shard(path: Path, robot: Any = None) -> tuple[dict[str, np.ndarray], di
         raise
     except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
         raise FlashNerdError(
-            f"{path} is not a whole shard ({type(error).__name__}: {error}): delete it and run scripts/dataset.py again."
+            f"{path} is not a whole shard ({type(error).__name__}: {error}): "
+            "delete it and run scripts/dataset.py again."
         ) from None
     for key in ("schema_version", "robot", "joint_names", "quaternion_order", "sim_dt", "decimation", "samplers"):
         if key not in attributes:

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def rollout_policy(
 def _rollout_together(engine: Engine, draws: list, steps: int) -> list[tuple[np.ndarray, ...]]:
     """Roll several samplers' worlds out as one batch and hand each its own columns."""
     edges = np.cumsum([0] + [len(q) for q, _, _ in draws])
-    slices = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    slices = [slice(a, b) for a, b in pairwise(edges)]
 
     def policy(t: int, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
         return np.concatenate([draw[2](t, q[part], qd[part]) for draw, part in zip(draws, slices, strict=True)])

@@ -13,6 +13,7 @@ import numpy as np
 
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.errors import FlashNerdError, nearest
+from flashnerd_ext.robots.description import RobotDescription
 
 ENGINES = ("mujoco_c", "mujoco_warp")
 
@@ -47,12 +48,17 @@ def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str 
     raise FlashNerdError(f"engine is '{name}', which is unknown: {nearest(name, ENGINES)}")
 
 
-def load_or_export(robot: object, folder: Path) -> ExportedModel:
+def load_or_export(robot: RobotDescription, folder: Path) -> ExportedModel:
     """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there."""
     from flashnerd_ext.data.engines.export import export_model
 
     if (folder / ExportedModel.FILE).exists():
-        return ExportedModel.load(folder)
-    model = export_model(robot)  # type: ignore[arg-type]
+        model = ExportedModel.load(folder)
+        if model.robot != robot.name:
+            raise FlashNerdError(
+                f"{folder} has the engine model of {model.robot}, but robot={robot.name} is wanted: type another out=."
+            )
+        return model
+    model = export_model(robot)
     model.save(folder)
     return model

@@ -68,11 +68,13 @@ class ExportedModel:
             model = cls(**content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise FlashNerdError(
-                f"{path} is not a usable engine model ({type(error).__name__}: {error}): delete it, and it is exported anew."
+                f"{path} is not a usable engine model ({type(error).__name__}: {error}): "
+                "delete it, and it is exported anew."
             ) from None
         if model.hash != stored:
             raise FlashNerdError(
-                f"{path} has the hash {model.hash[:12]}, but says {str(stored)[:12]}: it was edited; delete the data set."
+                f"{path} has the hash {model.hash[:12]}, but says {str(stored)[:12]}, so it was edited: "
+                "delete the data set and make it anew."
             )
         return model
 
