@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -87,10 +88,10 @@ def find_bundle(name_or_path: str | os.PathLike[str]) -> Path:
     if exists:
         return path
     if _NAME.fullmatch(text):
-        hint = nearest(text, shipped())
+        hint = nearest(text, shipped()).rstrip(".")
         raise FlashNerdError(
-            f"no bundle is named {show(text)} and no folder here either; {hint[:-1]}{hint[-1]} "
-            "Type python scripts/bundle.py list, or give a path."
+            f"no bundle is named {show(text)} and no folder here either ({hint}): type python scripts/bundle.py list, "
+            "or give a path."
         )
     raise FlashNerdError(
         f"the bundle folder {show(text, 160)} does not exist: give a folder, or a name that "
@@ -127,6 +128,7 @@ def load_bundle(name_or_path: str | os.PathLike[str], device: torch.device | str
         raise _explain(found, entries, card)
     _check_frame_names(card)
     model = build(card)
+    _check_options(card, model)
     model.load_state_dict(weights_file.deserialize(raw_weights), strict=True, assign=False)
     model.eval().requires_grad_(False)
     return Bundle(card, _move(model, device), path, bundle_hash(raw_weights, card))
@@ -228,6 +230,19 @@ def _matching_override(
     return None
 
 
+def _check_options(card: Card, model: DynamicsModel) -> None:
+    """An option that is newer than the bundle has no stored value, and its default may change what the weights mean."""
+    for key, value in model.config.items():
+        if key not in card.model.config:
+            text = json.dumps(value)
+            raise Refusal(
+                f"model.config.{key}",
+                f"is not stored, current default {text}",
+                "a stored value is needed",
+                f'the override that matches is "{key}": {text} in card.json and python scripts/bundle.py seal PATH',
+            )
+
+
 def _check_frame_names(card: Card) -> None:
     from flashnerd_ext.model.frame import frame_names
 
@@ -276,3 +291,53 @@ def save_bundle(folder: str | os.PathLike[str], model: DynamicsModel, card: Card
         bundle = load_bundle(temporary)
     bundle.path = target
     return bundle
+
+
+def seal_bundle(folder: str | os.PathLike[str]) -> Bundle:
+    """Accept an edited ``card.json``: compute its digest anew, if it still parses and fits its weights.
+
+    Raises:
+        FlashNerdError: When anything but the digest is wrong.
+    """
+    target = Path(folder)
+    raw_card, raw_weights = read_folder(target)
+    card = parse_card(raw_card, sealed=False)
+    if card.weights is None:
+        raise Refusal("weights", "is null", "the hash of the weights is needed", REMEDY)
+    text = format_card(card.sealed(card.weights)).encode()
+    with staged(target) as temporary:
+        (temporary / WEIGHTS_FILE).write_bytes(raw_weights)
+        (temporary / CARD_FILE).write_bytes(text)
+        bundle = load_bundle(temporary)
+    bundle.path = target
+    return bundle
+
+
+def self_test(bundle: Bundle) -> None:
+    """Step the model once from states inside the training data; weights that load may still give NaN.
+
+    Raises:
+        FlashNerdError: When a prediction is not finite.
+    """
+    import torch
+
+    ranges = bundle.card.envelope.frame
+    model = bundle.model
+    rows = None
+    if model.rows_capacity:
+        from flashnerd_ext.model.contacts import ROW_SIZE, ContactRows
+
+        shape = (3, model.rows_capacity)
+        rows = ContactRows(
+            torch.zeros((*shape, ROW_SIZE)), torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.bool)
+        )
+    frames = torch.tensor([ranges.mean, ranges.min, ranges.max], dtype=torch.float32)
+    with torch.no_grad():
+        cache = model.init_cache(3)
+        model.step(frames, cache, rows)
+        out = model.step(frames, cache, rows)
+    if not torch.isfinite(out).all():
+        raise FlashNerdError(
+            f"bundle {show(bundle.card.name, 30)} predicts NaN or infinity inside its own training data: "
+            "train it again or fetch it anew."
+        )
