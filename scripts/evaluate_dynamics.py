@@ -1,0 +1,260 @@
+"""Measure how far dynamics models drift from the simulator on test data that training never saw.
+
+    python scripts/evaluate_dynamics.py robot=cartpole models=[flashnerd] json=out/error.json
+    python scripts/evaluate_dynamics.py models=[flashnerd,nerd] bundles={flashnerd:[run0,run1,run2],nerd:runN} json=OUT
+
+Without an entry in bundles, a model is the bundle shipped under the robot's name. A list is one model, several seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flashnerd_ext.cli import parse
+from flashnerd_ext.errors import FlashNerdError, cli_main
+
+if TYPE_CHECKING:
+    from flashnerd_ext.bundle.store import Bundle
+    from flashnerd_ext.evaluation.dynamics import TestSet
+
+
+def _help(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class EvaluateConfig:
+    """Options of the command."""
+
+    robot: str = _help("cartpole", "robot's name")
+    models: list[str] = field(
+        default_factory=lambda: ["flashnerd"],
+        metadata={"help": "models to compare: flashnerd, nerd, nerd_optimized, or names of your own"},
+    )
+    # Any, since Hydra does not let a command line add keys to a typed dictionary; checked in `check`.
+    bundles: Any = _help(None, "bundle of a model, or a list with one a seed: {NAME:PATH,NAME:[PATH,PATH]}")
+    data: str = _help("", "data set folder; empty means data/ROBOT")
+    split: str = _help("test", "split to test on: test or balance")
+    json: str = _help("", "file for the figures; the picture and the clip go beside it")
+    plot: str = _help("", "PNG of error over horizon; empty means beside json, none means no picture")
+    clip: str = _help("", "mp4 or gif that overlays model and simulator; empty means beside json, none means no clip")
+    horizons: list[int] = field(default_factory=lambda: [1, 15, 100, 200], metadata={"help": "horizons [model steps]"})
+    rollouts: int = _help(512, "rollouts from initial states, at most")
+    all_frames: int = _help(512, "rollouts from frames anywhere in a trajectory, at most; 0 for none")
+    noise: str = _help("rounding", "reference noise beside the table: rounding, mujoco_warp or none")
+    batch: int = _help(256, "rollouts stepped together")
+    panels: int = _help(4, "rollouts in the clip")
+    device: str = _help("cpu", "device of the models")
+    threads: int = _help(0, "threads of torch; 0 takes OMP_NUM_THREADS, else all cores")
+    seed: int = _help(0, "chooses the rollouts")
+
+
+def main() -> int:
+    config = parse(EvaluateConfig, doc=__doc__)
+    check(config)
+
+    from tqdm import tqdm
+
+    from flashnerd_ext.data.dataset import load_trajectories
+    from flashnerd_ext.evaluation.dynamics import error_table, evaluate_model, make_test_set
+    from flashnerd_ext.robots.registry import get_robot
+    from flashnerd_ext.runtime import set_threads
+
+    set_threads(config.threads or None)
+    robot = get_robot(config.robot)
+    bundles = find_bundles(config)
+    folder = Path(config.data or f"data/{config.robot}")
+    if not folder.is_dir():
+        raise FlashNerdError(
+            f"data={folder} is not there: make the data with "
+            f"'python scripts/dataset.py robot={config.robot} out={folder}'."
+        )
+    data = load_trajectories(folder, config.split, robot)
+    test = make_test_set(data, robot.layout, config.horizons, config.rollouts, config.all_frames, config.seed)
+    report: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
+    shared: dict[tuple[str, ...], str] = {}
+    with tqdm(total=sum(len(b) for b in bundles.values()) * test.rollouts, unit=" rollouts", disable=None) as bar:
+        for name, seeds in bundles.items():
+            bar.set_description(name)
+            key = tuple(bundle.hash for bundle in seeds)
+            if key in shared:  # nerd and nerd_optimized with one set of weights are one function
+                report[name], curves[name] = shared_report(seeds, report[shared[key]], shared[key]), curves[shared[key]]
+                bar.update(len(seeds) * test.rollouts)
+                continue
+            report[name], curves[name] = evaluate_model(seeds, test, config.batch, config.device, bar.update)
+            shared[key] = name
+    floor, floor_curve, floor_label = measure_floor(config, robot, folder, test)
+    content = {
+        "robot": config.robot,
+        "dt": robot.dt,
+        "test_set": test.facts,
+        "models": report,
+        "reference_noise": floor,
+        **provenance(),
+    }
+    write(config, content, curves, floor_curve, floor_label, test, bundles)
+    print(f"{config.robot}, split {config.split}: {len(test.windows['initial'].start)} rollouts from initial states")
+    print(error_table(report, floor, sorted(config.horizons)))
+    return 0
+
+
+def check(config: EvaluateConfig) -> None:
+    """Refuse values that cannot work, one sentence each."""
+    for name in ("rollouts", "batch", "panels"):
+        if getattr(config, name) < 1:
+            raise FlashNerdError(f"{name} is {getattr(config, name)}, but at least 1 is needed: type {name}=4.")
+    if config.all_frames < 0 or config.threads < 0:
+        raise FlashNerdError("all_frames and threads must be 0 or more.")
+    if not config.horizons or min(config.horizons) < 1:
+        raise FlashNerdError(
+            f"horizons is {config.horizons}, but numbers of 1 or more are needed: type horizons=[1,15]."
+        )
+    if not config.models or len(set(config.models)) != len(config.models):
+        raise FlashNerdError(
+            f"models is {config.models}, but a list of different names is needed: type models=[flashnerd]."
+        )
+    if config.noise not in ("rounding", "mujoco_warp", "none"):
+        raise FlashNerdError(f"noise is '{config.noise}', but rounding, mujoco_warp or none is needed.")
+    if not isinstance(config.bundles, dict | None):
+        raise FlashNerdError(f"bundles is {config.bundles!r}, but bundles={{NAME:PATH}} is needed.")
+    for name in config.bundles or {}:
+        if name not in config.models:
+            raise FlashNerdError(
+                f"bundles has an entry for '{name}', which is not evaluated: "
+                f"type models=[{','.join([*config.models, name])}]."
+            )
+    if config.clip not in ("", "none") and Path(config.clip).suffix not in (".mp4", ".gif"):
+        raise FlashNerdError(f"clip is '{config.clip}', but a name that ends in .mp4 or .gif is needed.")
+
+
+def find_bundles(config: EvaluateConfig) -> dict[str, list[Bundle]]:
+    """Bundles of each model, from the command line or shipped."""
+    from flashnerd_ext.bundle.store import load_bundle, shipped
+    from flashnerd_ext.evaluation.predictors import load_models
+
+    found = {}
+    for name in config.models:
+        given = (config.bundles or {}).get(name)
+        paths = [str(path) for path in given] if isinstance(given, list) else [str(given)] if given else []
+        if not paths:
+            if name != "flashnerd" or config.robot not in shipped():
+                raise FlashNerdError(
+                    f"no bundle of model '{name}' is shipped for robot={config.robot}: train one with "
+                    f"'python scripts/train_dynamics.py robot={config.robot} model={name}' and type "
+                    f"bundles={{{name}:FOLDER}}, or leave it out of models."
+                )
+            paths = [config.robot]
+        found[name] = load_models(name, paths, config.robot, load_bundle)
+    return found
+
+
+def shared_report(seeds: list[Bundle], other: dict[str, Any], name: str) -> dict[str, Any]:
+    """Report of a model that has the weights of one measured before; only its cost differs."""
+    from flashnerd_ext.evaluation.flops import count_flops_per_step
+
+    note = f"same weights and function as {name}; its rollouts are shown"
+    return {**other, "flops_per_step": count_flops_per_step(seeds[0].model), "note": note}
+
+
+def measure_floor(config: EvaluateConfig, robot: Any, folder: Path, test: TestSet) -> tuple[Any, Any, str]:
+    """Reference noise on the same rollouts; without the simulator it is left out with one sentence."""
+    if config.noise == "none":
+        return None, None, ""
+    from flashnerd_ext.evaluation.dynamics import roll_out, seed_report
+    from flashnerd_ext.evaluation.predictors import reference_noise
+
+    try:
+        predictor, label = reference_noise(robot, folder, config.noise, config.device)
+    except ImportError as error:
+        print(f"reference noise is left out, since {error.name} is not installed here (noise=none says so by itself).")
+        return None, None, ""
+    errors = roll_out(predictor, test, config.batch)
+    return {"what": label, **seed_report(errors, test)}, errors["initial"].curve()[0], label
+
+
+def provenance() -> dict[str, Any]:
+    """What has to stand beside figures so that they can be made again."""
+    import shlex
+    import sys
+
+    from flashnerd_ext.runtime import git_revision, machine_facts
+
+    command = "python scripts/evaluate_dynamics.py " + shlex.join(sys.argv[1:])
+    return {"command": command, "git": git_revision(), "machine": machine_facts()}
+
+
+def write(
+    config: EvaluateConfig,
+    content: dict[str, Any],
+    curves: dict[str, Any],
+    floor: Any,
+    floor_label: str,
+    test: TestSet,
+    bundles: dict[str, list[Bundle]],
+) -> None:
+    """JSON, picture and clip, each whole or not at all."""
+    from flashnerd_ext.evaluation.dynamics import curve_of
+    from flashnerd_ext.evaluation.palette import PAPER
+    from flashnerd_ext.evaluation.plots import plot_error
+    from flashnerd_ext.files import write_json
+
+    def beside(option: str, suffix: str) -> Path | None:
+        if option == "none" or not (option or config.json):
+            return None
+        return Path(option) if option else Path(config.json).with_suffix(suffix)
+
+    if config.json:
+        print(f"figures: {write_json(config.json, content)}")
+    plot, clip = beside(config.plot, ".png"), beside(config.clip, ".mp4")
+    if plot is not None:
+        count = len(test.windows["initial"].start)
+        note = f"{config.robot}, split {config.split}: {count} rollouts from initial states; {test.facts['engine']}"
+        path = plot_error(
+            plot,
+            {name: curve_of(errors) for name, errors in curves.items()},
+            f"{config.robot}: rollout error on test data",
+            note,
+            floor,
+            floor_label,
+            PAPER.get(config.robot),
+            sorted(config.horizons),
+            content["dt"],
+        )
+        print(f"picture: {path}")
+    if clip is not None:
+        print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'])}")
+
+
+def make_clip(config: EvaluateConfig, path: Path, test: TestSet, bundles: dict[str, list[Bundle]], dt: float) -> Path:
+    """Overlay of the first seed of each model on some rollouts, spread over the samplers."""
+    import numpy as np
+    from tqdm import tqdm
+
+    from flashnerd_ext.evaluation.clip import write_clip
+    from flashnerd_ext.evaluation.predictors import model_predictor
+
+    windows = test.windows["initial"]
+    steps = int(windows.length.max())
+    full = np.flatnonzero(windows.length == steps)
+    samplers = test.sampler[windows.trajectory[full]]
+    # One rollout of each sampler in turn, so that the clip shows different kinds of motion.
+    turn = np.zeros(len(full), dtype=np.int64)
+    for kind in np.unique(samplers):
+        turn[samplers == kind] = np.arange(int((samplers == kind).sum()))
+    rows = windows.trajectory[full[np.lexsort((samplers, turn))[: config.panels]]]
+    q = np.swapaxes(test.joint_q[rows, : steps + 1], 0, 1)
+    u = np.swapaxes(test.actuation[rows, :steps], 0, 1)
+    predicted = {}
+    for name, seeds in bundles.items():
+        step = seeds[0].card.simulation
+        predict = model_predictor(seeds[0].model, step.dt, step.inner_steps, config.device)
+        predicted[name] = predict(q[0], test.joint_qd[rows, 0], u)[0]
+    with tqdm(desc="clip", unit=" frames", disable=None) as bar:
+        return write_clip(path, config.robot, test.layout, q, predicted, dt, progress=bar.update)
+
+
+if __name__ == "__main__":
+    cli_main(main)

@@ -1,0 +1,225 @@
+"""Evaluation of dynamics models on test data: every figure of the error table, as plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flashnerd_ext.evaluation.flops import count_flops_per_step
+from flashnerd_ext.evaluation.plots import ErrorCurve
+from flashnerd_ext.evaluation.predictors import model_predictor
+from flashnerd_ext.evaluation.rollout_error import (
+    DIVERGED_AT,
+    Predictor,
+    RolloutErrors,
+    Windows,
+    make_windows,
+    rollout_errors,
+    state_std,
+)
+from flashnerd_ext.model.layout import StateLayout
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Recorded trajectories and the rollouts that are made on them, the same for every model."""
+
+    __test__ = False  # not a test class, whatever its name suggests to a test runner
+
+    joint_q: NDArray[Any]
+    """Positions, shape [n, T + 1, nq]."""
+    joint_qd: NDArray[Any]
+    """Velocities, shape [n, T + 1, nv]."""
+    actuation: NDArray[Any]
+    """Actuation, shape [n, T, nu]."""
+    sampler: NDArray[Any]
+    """Sampler of each trajectory, shape [n]."""
+    samplers: tuple[str, ...]
+    """Names of the samplers."""
+    layout: StateLayout
+    std: NDArray[np.float64]
+    """Standard deviation of each state dimension over all valid frames, shape [2 * nv]."""
+    windows: dict[str, Windows]
+    """``initial``: rollouts from initial states; ``all_frames``: starts spread over the trajectories."""
+    horizons: tuple[int, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the JSON file says about the data."""
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts that one model makes."""
+        return sum(len(windows.start) for windows in self.windows.values())
+
+
+def make_test_set(
+    data: Any, layout: StateLayout, horizons: Sequence[int], rollouts: int, all_frames: int, seed: int
+) -> TestSet:
+    """Choose rollouts on loaded trajectories.
+
+    Args:
+        data: ``Trajectories`` of the split.
+        layout: Joints of the robot.
+        horizons: Horizons to report [model steps].
+        rollouts: Most rollouts from initial states.
+        all_frames: Most rollouts from frames anywhere in a trajectory; 0 for none.
+        seed: Chooses both.
+    """
+    longest = max(horizons)
+    std = state_std(layout, data.joint_q, data.joint_qd, data.valid)
+    windows = {"initial": make_windows(data.valid, longest, 1, rollouts, seed)}
+    if all_frames:
+        windows["all_frames"] = make_windows(data.valid, longest, None, all_frames, seed + 1)
+    facts = {
+        "folder": str(data.meta.get("folder", "")),
+        "split": str(data.meta.get("split", "")),
+        "trajectories": len(data.valid),
+        "steps": int(data.valid.shape[1]),
+        "transitions": int(data.valid.sum()),
+        "samplers": list(data.meta.get("samplers", ())),
+        "engine": " ".join(str(data.meta[k]) for k in ("engine", "engine_version") if k in data.meta),
+        "seed": int(data.meta.get("seed", -1)),
+        "std": [float(value) for value in std],
+        "rollouts": {name: len(w.start) for name, w in windows.items()},
+        "diverged_means": f"not finite, or error of a frame above {DIVERGED_AT:g} std, within the longest horizon",
+    }
+    return TestSet(
+        data.joint_q, data.joint_qd, data.actuation, data.sampler, tuple(data.meta.get("samplers", ())), layout, std,
+        windows, tuple(sorted(horizons)), facts,
+    )  # fmt: skip
+
+
+def roll_out(
+    predict: Predictor, test: TestSet, batch: int, progress: Progress | None = None
+) -> dict[str, RolloutErrors]:
+    """Errors of one predictor on every set of rollouts."""
+    return {
+        name: rollout_errors(
+            predict, test.layout, test.joint_q, test.joint_qd, test.actuation, windows, test.std, test.sampler, batch,
+            progress,
+        )
+        for name, windows in test.windows.items()
+    }  # fmt: skip
+
+
+def seed_report(errors: Mapping[str, RolloutErrors], test: TestSet) -> dict[str, Any]:
+    """Figures of one predictor (one seed), JSON-able; what cannot be a number (not finite) is null."""
+    initial = errors["initial"]
+    at = {h: initial.at(h) for h in test.horizons}
+    longest = at[test.horizons[-1]]
+    report: dict[str, Any] = {
+        "E": {str(h): number(x.mean) for h, x in at.items()},
+        "interval95": {str(h): [number(x.low), number(x.high)] for h, x in at.items()},
+        "median": {str(h): number(x.median) for h, x in at.items()},
+        "diverged": number(longest.diverged),
+        "rollouts": {str(h): x.rollouts for h, x in at.items()},
+        "by_sampler": {},
+    }
+    for index, name in enumerate(test.samplers):
+        rows = initial.sampler == index
+        if rows.any():
+            split = {h: initial.at(h, rows, resamples=0) for h in test.horizons}
+            report["by_sampler"][name] = {
+                "E": {str(h): number(x.mean) for h, x in split.items()},
+                "median": {str(h): number(x.median) for h, x in split.items()},
+                "diverged": number(split[test.horizons[-1]].diverged),
+                "rollouts": split[test.horizons[-1]].rollouts,
+            }
+    if "all_frames" in errors:
+        spread = {h: errors["all_frames"].at(h) for h in test.horizons}
+        report["all_frames"] = {
+            "E": {str(h): number(x.mean) for h, x in spread.items()},
+            "median": {str(h): number(x.median) for h, x in spread.items()},
+            "rollouts": {str(h): x.rollouts for h, x in spread.items()},
+        }
+    return report
+
+
+def number(value: float) -> float | None:
+    """The value, or None where JSON has no word for it."""
+    return float(value) if math.isfinite(value) else None
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """Mean over seeds; a seed without a finite figure leaves none."""
+    finite = [value for value in values if value is not None]
+    return float(np.mean(finite)) if values and len(finite) == len(values) else None
+
+
+def model_report(seeds: Sequence[dict[str, Any]], horizons: Sequence[int]) -> dict[str, Any]:
+    """Means over seeds, with the seeds beside them."""
+    report: dict[str, Any] = {
+        key: {str(h): mean_of([seed[key][str(h)] for seed in seeds]) for h in horizons} for key in ("E", "median")
+    }
+    report["diverged"] = mean_of([seed["diverged"] for seed in seeds])
+    if all("all_frames" in seed for seed in seeds):
+        report["all_frames"] = {
+            "E": {str(h): mean_of([seed["all_frames"]["E"][str(h)] for seed in seeds]) for h in horizons}
+        }
+    report["seeds"] = list(seeds)
+    return report
+
+
+def curve_of(errors: Sequence[RolloutErrors]) -> ErrorCurve:
+    """What the picture shows of a model: mean over seeds of E_h, quantiles over the rollouts of all seeds."""
+    curves = [item.curve() for item in errors]
+    mean = np.mean([mean for mean, _ in curves], axis=0)
+    bands = np.mean([bands for _, bands in curves], axis=0)
+    return ErrorCurve(mean=mean, low=bands[0], high=bands[4], median=bands[2])
+
+
+def evaluate_model(
+    bundles: Sequence[Any], test: TestSet, batch: int, device: str = "cpu", progress: Progress | None = None
+) -> tuple[dict[str, Any], list[RolloutErrors]]:
+    """Report of one model over its seeds, and the errors of its rollouts from initial states."""
+    seeds, initial = [], []
+    for bundle in bundles:
+        step = bundle.card.simulation
+        errors = roll_out(model_predictor(bundle.model, step.dt, step.inner_steps, device), test, batch, progress)
+        seeds.append({"bundle": str(bundle.path), "hash": bundle.hash[:16], **seed_report(errors, test)})
+        initial.append(errors["initial"])
+    first = bundles[0].model
+    report = {"params": first.parameter_count(), "flops_per_step": count_flops_per_step(first), "config": first.config}
+    return {**report, **model_report(seeds, test.horizons)}, initial
+
+
+def error_table(
+    models: Mapping[str, Mapping[str, Any]], floor: Mapping[str, Any] | None, horizons: Sequence[int]
+) -> str:
+    """The error table as text for a terminal."""
+    head = [
+        "model",
+        "params",
+        "flops/step",
+        *(f"E{h}" for h in horizons),
+        *(f"med{h}" for h in horizons[-1:]),
+        "diverged",
+    ]
+    rows = [head]
+    for name, report in models.items():
+        many = f" ({len(report['seeds'])} seeds)" if len(report["seeds"]) > 1 else ""
+        rows.append(
+            [f"{name}{many}", f"{report['params']:,}", f"{report['flops_per_step']:,}"]
+            + [_show(report["E"][str(h)]) for h in horizons]
+            + [_show(report["median"][str(horizons[-1])]), f"{100 * (report['diverged'] or 0.0):.1f} %"]
+        )
+    if floor is not None:
+        rows.append(
+            ["reference noise", "", ""]
+            + [_show(floor["E"][str(h)]) for h in horizons]
+            + [_show(floor["median"][str(horizons[-1])]), f"{100 * (floor['diverged'] or 0.0):.1f} %"]
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+             for row in rows]  # fmt: skip
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _show(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.3g}"

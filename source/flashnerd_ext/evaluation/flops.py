@@ -1,0 +1,31 @@
+"""Arithmetic of one model step, counted, so that speed can be told apart from size."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from flashnerd_ext.model.base import DynamicsModel
+
+
+def count_flops_per_step(model: DynamicsModel) -> int:
+    """Floating-point operations of one ``model.step`` for one robot.
+
+    Counted by running a step: two for each multiply-add of a matrix product or of attention. Elementwise work
+    (norms, activations, the few products inside a short cache that are written elementwise) is not counted, the
+    same for every model. A model that recomputes a window each step is charged for its whole window.
+    """
+    parameter = next(model.parameters())
+    training = model.training
+    model.eval()
+    frame = torch.zeros(1, model.frame_size, device=parameter.device)
+    cache = model.init_cache(1, device=parameter.device)
+    counter = FlopCounterMode(display=False)
+    # The fused attention kernels of some devices are unknown to the counter; the plain one is always counted.
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+            model.step(frame, cache)
+    finally:
+        model.train(training)
+    return int(counter.get_total_flops())
