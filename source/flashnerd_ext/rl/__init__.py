@@ -1,1 +1,1 @@
-"""Policies: thin command lines over Isaac Lab's rsl_rl entry points, run manifests, exports, clips and transfer tables."""
+"""Policies: rsl_rl command lines over Isaac Lab's, run manifests, exports, clips and transfer tables."""

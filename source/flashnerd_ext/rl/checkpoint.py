@@ -66,7 +66,9 @@ def write_checkpoint(path: str | Path, content: Mapping[str, Any]) -> None:
     atomic_save(path, lambda temporary: torch.save(dict(content), temporary))
 
 
-def check_weights(name: str, stored: Mapping[str, torch.Tensor], current: Mapping[str, torch.Tensor], path: str) -> None:
+def check_weights(
+    name: str, stored: Mapping[str, torch.Tensor], current: Mapping[str, torch.Tensor], path: str
+) -> None:
     """Compare names and shapes of a model's weights with the configured model.
 
     Raises:
@@ -86,7 +88,7 @@ def check_weights(name: str, stored: Mapping[str, torch.Tensor], current: Mappin
 def _override(name: str, key: str, stored: Mapping[str, torch.Tensor]) -> str:
     normalised = any(item.startswith("obs_normalizer.") for item in stored)
     if key.startswith("obs_normalizer."):
-        word = "agent.{}.obs_normalization={}".format(name, normalised)
+        word = f"agent.{name}.obs_normalization={normalised}"
         return f"type {word}, or play the task it was trained on."
     layers = sorted(
         (int(item.split(".")[1]), tensor.shape[0])

@@ -44,7 +44,9 @@ def _command(action: str, words: list[str]) -> int:
     words, source = _take(words, "--video_source")
     words, library = _take(words, "--rl_library")
     if library not in (None, "rsl_rl"):
-        raise FlashNerdError(f"--rl_library is '{library}', but this script runs rsl_rl: type isaaclab {action} instead.")
+        raise FlashNerdError(
+            f"--rl_library is '{library}', but this script runs rsl_rl: type isaaclab {action} instead."
+        )
     _check_numbers(words)
     words, steps = _take(words, "--steps")
     if steps is not None and action == "train":

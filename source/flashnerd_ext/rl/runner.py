@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ class _Safe:
 
     trust = False
     training = False
-    facts: dict[str, str] = {}  # what this run's physics is (manifest.physics_facts)
+    facts: Mapping[str, str] = MappingProxyType({})  # what this run's physics is (manifest.physics_facts)
 
     def save(self: Any, path: str, infos: dict | None = None) -> None:
         """Write models, optimiser, normaliser, statistics and random state; the file appears whole."""

@@ -21,8 +21,6 @@ from flashnerd_ext.files import atomic_save
 WIDTH, HEIGHT = 960, 544
 """Frame size in pixels; multiples of 16, so that the encoder need not resize."""
 SOURCES = ("auto", "newton_gl", "warp_camera")
-VISIBLE_WORLDS = 9
-"""Worlds shown in a clip; more cost time and show nothing new."""
 CAMERA = "flashnerd_camera"
 
 _PROBE = """
@@ -97,9 +95,9 @@ def choose_source(wanted: str = "auto") -> str:
     advice = "install Debian's libegl1, libegl-mesa0, libgl1-mesa-dri and libgl1"
     if wanted == "newton_gl":
         raise FlashNerdError(
-            f"no clip can be recorded with Newton's GL viewer ({problem}): {advice}, or type --video_source warp_camera."
+            f"Newton's GL viewer cannot record here ({problem}): {advice}, or type --video_source warp_camera."
         )
-    print(f"no OpenGL here ({problem}); recording with the Warp camera instead. For the GL viewer, {advice}.")
+    print(f"no OpenGL here ({problem}); recording with the Warp camera. For the GL viewer, {advice}.")
     return "warp_camera"
 
 
@@ -130,8 +128,11 @@ def prepare(env_cfg: Any, args: Any, wanted: str = "auto") -> None:
             "--viz kit where Isaac Sim is installed."
         )
     source = choose_source(wanted)
+    # Without an open window Isaac Lab leaves visual-only shapes out, and the robots would be invisible.
+    env_cfg.sim.physics.load_visual_shapes = True
     if source == "newton_gl":
-        env_cfg.sim.visualizer_cfgs = [gl_visualizer(env_cfg)]
+        count = getattr(args, "num_envs", None) or env_cfg.scene.num_envs
+        env_cfg.sim.visualizer_cfgs = [gl_visualizer(env_cfg, count)]
         recorder = VideoRecorderCfg(source="visualizer:newton_gl", video_interval=2000)
     else:
         setattr(env_cfg.scene, CAMERA, warp_camera(env_cfg))
@@ -140,16 +141,18 @@ def prepare(env_cfg: Any, args: Any, wanted: str = "auto") -> None:
 
 
 def camera_pose(env_cfg: Any) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Eye and target [m, world frame] for a task: what its ``default_visualizer_cfg`` says, else a three-quarter view."""
+    """Eye and target [m, world frame]: what the task's ``default_visualizer_cfg`` says, else a three-quarter view."""
     hint = getattr(env_cfg.sim, "default_visualizer_cfg", None)
     if hint is not None:
         return tuple(hint.eye), tuple(hint.lookat)
     return (4.0, -4.0, 3.0), (0.0, 0.0, 0.5)
 
 
-def gl_visualizer(env_cfg: Any) -> Any:
-    """Newton's GL viewer, off screen, at the task's camera."""
+def gl_visualizer(env_cfg: Any, num_envs: int) -> Any:
+    """Newton's GL viewer, off screen, looking from the task's direction at the worlds in the middle."""
     from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
+
+    from flashnerd_ext.rl.framing import middle_block
 
     eye, lookat = camera_pose(env_cfg)
     return NewtonGLVisualizerCfg(
@@ -161,8 +164,8 @@ def gl_visualizer(env_cfg: Any) -> Any:
         lookat=lookat,
         streaming_view=False,
         enable_markers=False,
-        max_visible_envs=VISIBLE_WORLDS,
-        randomly_sample_visible_envs=False,
+        focal_length=20.0,
+        visible_env_indices=middle_block(num_envs),
         background_color=None,
     )
 
@@ -170,11 +173,10 @@ def gl_visualizer(env_cfg: Any) -> Any:
 def warp_camera(env_cfg: Any) -> Any:
     """Isaac Lab's camera with Newton's Warp renderer, one a world; the recorder shows world 0."""
     import isaaclab.sim as sim_utils
+    import torch
     from isaaclab.sensors import CameraCfg
     from isaaclab.utils.math import create_rotation_matrix_from_view, quat_from_matrix
     from isaaclab_newton.renderers import NewtonWarpRendererCfg
-
-    import torch
 
     eye, lookat = camera_pose(env_cfg)
     rotation = create_rotation_matrix_from_view(torch.tensor([eye]), torch.tensor([lookat]), "Z")
@@ -240,4 +242,6 @@ def report_clips(expected: bool) -> None:
             raise FlashNerdError(f"the clip {facts.path} shows nothing: {problem}; try --video_source warp_camera.")
         print(f"clip: {facts}")
     if expected and not written:
-        raise FlashNerdError("no clip was written: see the recorder's message above, or try --video_source warp_camera.")
+        raise FlashNerdError(
+            "no clip was written: see the recorder's message above, or try --video_source warp_camera."
+        )
