@@ -104,6 +104,16 @@ def test_isaaclab_finds_the_tasks(repo: Path, project: dict[str, Any]) -> None:
     assert Path(str(importlib.import_module("flashnerd_tasks").__file__)) == repo / "tasks" / "__init__.py"
 
 
+def test_readme_names_what_exists(repo: Path) -> None:
+    text = (repo / "README.md").read_text()
+    for script in set(re.findall(r"python (scripts/[\w/]+\.py)", text)):
+        assert (repo / script).is_file(), f"README names {script}"
+    targets = set(re.findall(r"^([a-z-]+):", (repo / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`?make ([a-z]+)", text)) <= targets
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (repo / link).exists(), f"README links to {link}"
+
+
 def test_learning_parts_import_without_a_simulator(repo: Path) -> None:
     source = repo / "source"
     modules = ["flashnerd_ext"]

@@ -159,9 +159,10 @@ def number(value: float | None, digits: int = 3) -> str:
         return "diverged"
     if value == 0:
         return "0"
-    if 1e-3 <= abs(value) < 10**digits:
-        return f"{value:.{digits}g}"
-    return f"{value:,.0f}" if abs(value) >= 1 else f"{value:.{digits - 1}e}"
+    if abs(value) < 1e-3:
+        return f"{value:.{digits - 1}e}"
+    text = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e" in text or abs(value) >= 10**digits else text
 
 
 def write_report(
