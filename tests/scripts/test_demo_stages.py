@@ -13,12 +13,12 @@ from flashnerd_ext.demo.stages import Stage, StageRunner, run_logged
 from flashnerd_ext.errors import FlashNerdError
 
 
-def _stage(folder: Path, name: str, code: str = "", after: tuple[str, ...] = (), **options: float) -> Stage:
+def _stage(folder: Path, name: str, code: str = "", after: tuple[str, ...] = (), limit_s: float = 1800.0) -> Stage:
     """A stage that appends a line to ``name.txt`` (so that runs can be counted), then runs ``code``."""
     output = folder / f"{name}.txt"
     text = f"open({str(output)!r}, 'a').write('run\\n'); print('hello from {name}')\n{code}"
     return Stage(
-        name, f"title of {name}", lambda: [sys.executable, "-c", text], lambda: [output], after=after, **options
+        name, f"title of {name}", lambda: [sys.executable, "-c", text], lambda: [output], after=after, limit_s=limit_s
     )
 
 

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from flashnerd_ext.demo.stages import Stage
 from flashnerd_ext.errors import FlashNerdError
 
 
-def _option(default: object, text: str):
-    return field(default=default, metadata={"help": text})  # type: ignore[call-overload]
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass
