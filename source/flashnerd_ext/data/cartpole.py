@@ -56,8 +56,8 @@ def _mixed(rng: Rng, count: int, share: float, scale: float = 1.0) -> tuple[np.n
 def _centring(rng: Rng, count: int, free: float) -> Policy:
     """A spring and damper that keep the cart on the rail; a ``free`` share of the worlds has none."""
     on = rng.random(count) >= free
-    stiffness = on * _column(rng, 8.0, 120.0, count, log=True)
-    damping = on * _column(rng, 0.0, 25.0, count)
+    stiffness = np.where(on, _column(rng, 8.0, 120.0, count, log=True), 0.0)
+    damping = np.where(on, _column(rng, 0.0, 25.0, count), 0.0)
     return lambda t, q, qd: (-stiffness * q[:, 0] - damping * qd[:, 0])[:, None]
 
 

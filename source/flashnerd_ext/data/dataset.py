@@ -126,7 +126,7 @@ def read_shard(path: Path, robot: Any = None) -> tuple[dict[str, np.ndarray], di
             attributes = {key: _plain(value) for key, value in file.attrs.items()}
             if "schema_version" in attributes:
                 _check(path, "schema_version", attributes["schema_version"], SCHEMA_VERSION)
-            columns = {name: file[name][()] for name in COLUMNS}  # pyright: ignore[reportIndexIssue]
+            columns = {name: np.asarray(file[name]) for name in COLUMNS}
     except FlashNerdError:
         raise
     except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:

@@ -62,12 +62,8 @@ class Statistics:
         def value(x: np.floating) -> float | None:
             return None if empty else float(x)
 
-        return {
-            name: {
-                "mean": value(self.mean[i]),
-                "std": value(self.std[i]),
-                "min": value(self.low[i]),
-                "max": value(self.high[i]),
-            }
-            for i, name in enumerate(names)
-        } | {"count": self.count}
+        content: dict[str, object] = {"count": self.count}
+        for i, name in enumerate(names):
+            moments = {"mean": self.mean[i], "std": self.std[i], "min": self.low[i], "max": self.high[i]}
+            content[name] = {key: value(number) for key, number in moments.items()}
+        return content

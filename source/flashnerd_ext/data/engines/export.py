@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,6 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
     Raises:
         FlashNerdError: When the asset's joints are not those of the description.
     """
-    import mujoco
     import newton
     import warp as wp
     from newton.solvers import SolverMuJoCo
@@ -51,7 +51,9 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
     path = usd_path or robot_usd(robot)
     builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
     SolverMuJoCo.register_custom_attributes(builder)
-    builder.add_usd(path, xform=wp.transform((0.0, 0.0, 2.0), wp.quat_identity()), schema_resolvers=_resolvers())
+    builder.add_usd(
+        path, xform=wp.transform(wp.vec3(0.0, 0.0, 2.0), wp.quat_identity(float)), schema_resolvers=_resolvers()
+    )
     builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
     _apply_drives(builder, robot)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
@@ -77,7 +79,7 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         robot=robot.name,
         asset_key=asset_key(robot.name, "local"),
         xml=xml,
-        fields=_differences(exact, mujoco.MjModel.from_xml_string(xml)),
+        fields=_differences(exact, import_module("mujoco").MjModel.from_xml_string(xml)),
         joint_names=tuple(wanted),
         qpos_index=tuple(qpos[name] for name in wanted),
         dof_index=tuple(dof[name] for name in wanted),

@@ -80,10 +80,11 @@ class ExportedModel:
 
     def compile(self) -> Any:
         """The ``mujoco.MjModel`` with every field exactly as exported."""
-        import mujoco
+        from importlib import import_module
+
         import numpy as np
 
-        model = mujoco.MjModel.from_xml_string(self.xml)
+        model: Any = import_module("mujoco").MjModel.from_xml_string(self.xml)
         for name, value in self.fields.items():
             if name.startswith("opt."):
                 target = getattr(model.opt, name[4:])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import mujoco
+from importlib import import_module
+from typing import Any
+
 import numpy as np
-from mujoco import rollout
 
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.errors import FlashNerdError
@@ -20,9 +21,12 @@ class MujocoC:
     name = "mujoco_c"
 
     def __init__(self, model: ExportedModel, workers: int = 1) -> None:
+        # The package's type stubs lack most of it.
+        mujoco: Any = import_module("mujoco")
+        rollout: Any = import_module("mujoco.rollout")
         self.model = model
         self.version = mujoco.__version__
-        self._mj = model.compile()
+        self._mj: Any = model.compile()
         # MuJoCo would quietly reset a diverged world to its start pose; NaN stays NaN here, and is marked invalid.
         self._mj.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         mujoco.set_mju_user_warning(lambda text: None)
@@ -54,5 +58,5 @@ class MujocoC:
             np.broadcast_to(control, (count, self.model.decimation, self._nu + nv)).copy(),
             control_spec=self._spec,
         )
-        last = states[:, -1]
+        last = np.asarray(states)[:, -1]
         return last[:, 1 + self._qpos], last[:, 1 + nq + self._dof]

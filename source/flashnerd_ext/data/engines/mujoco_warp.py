@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
@@ -19,7 +20,6 @@ class MujocoWarp:
     name = "mujoco_warp"
 
     def __init__(self, model: ExportedModel, device: str = "cpu") -> None:
-        import mujoco
         import mujoco_warp as mjw
         import warp as wp
 
@@ -28,7 +28,7 @@ class MujocoWarp:
         self.version = version("mujoco-warp")
         self._device = device
         self._mj = model.compile()
-        self._mj_data = mujoco.MjData(self._mj)
+        self._mj_data: Any = import_module("mujoco").MjData(self._mj)
         with wp.ScopedDevice(device):
             self._model = mjw.put_model(self._mj)
         self._data: dict[int, Any] = {}
