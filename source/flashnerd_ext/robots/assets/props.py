@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics, UsdShade, Vt
 
 from flashnerd_ext.robots.assets import inertia
 from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color
+from flashnerd_ext.robots.assets.pxr_api import Gf, Prim, Sdf, Stage, UsdGeom, UsdPhysics, UsdShade, Vt
 
 PLANE = "Isaac/IsaacLab/Environments/Grid/default_ground_plane_checker_v1/default_ground_plane.usda"
 ARROW = "Isaac/Props/UIElements/arrow_x.usd"
@@ -48,7 +48,7 @@ def ground_plane(path: Path) -> Path:
     return tools.save_layer(stage.GetRootLayer(), path)
 
 
-def _grid_material(stage: Usd.Stage, mesh: Usd.Prim) -> None:
+def _grid_material(stage: Stage, mesh: Prim) -> None:
     # The spawner tints /Looks/theGrid/Shader; a plain surface is enough without a texture file.
     UsdGeom.Scope.Define(stage, "/GroundPlane/Looks")
     material = UsdShade.Material.Define(stage, "/GroundPlane/Looks/theGrid")
@@ -60,7 +60,7 @@ def _grid_material(stage: Usd.Stage, mesh: Usd.Prim) -> None:
     UsdShade.MaterialBindingAPI.Apply(mesh).Bind(material)
 
 
-def _rod(stage: Usd.Stage, path: str, axis: str, length: float, radius: float, color: Color) -> None:
+def _rod(stage: Stage, path: str, axis: str, length: float, radius: float, color: Color) -> None:
     """A cylinder from the origin along ``axis``."""
     rod = UsdGeom.Cylinder.Define(stage, path)
     rod.CreateAxisAttr(axis)

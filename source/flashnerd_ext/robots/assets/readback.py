@@ -6,14 +6,15 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from pxr import Usd, UsdGeom, UsdPhysics
 from scipy.spatial.transform import Rotation
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.inertia import Array, Inertia
+from flashnerd_ext.robots.assets.pxr_api import Prim, Usd, UsdGeom, UsdPhysics
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def read_asset(path: Path) -> Asset:
     )
 
 
-def _inertia(prim: Usd.Prim) -> Inertia:
+def _inertia(prim: Prim) -> Inertia:
     api = UsdPhysics.MassAPI(prim)
     axes = _rotation(api.GetPrincipalAxesAttr().Get())
     moments = np.array(api.GetDiagonalInertiaAttr().Get(), dtype=np.float64)
@@ -141,8 +142,8 @@ def _inertia(prim: Usd.Prim) -> Inertia:
     return Inertia(float(api.GetMassAttr().Get()), com, axes @ np.diag(moments) @ axes.T)
 
 
-def _rotation(quat: object) -> Array:
-    values = [*quat.GetImaginary(), quat.GetReal()]  # type: ignore[attr-defined]
+def _rotation(quat: Any) -> Array:
+    values = [*quat.GetImaginary(), quat.GetReal()]
     return Rotation.from_quat(values).as_matrix() if any(values) else np.eye(3)
 
 
@@ -153,7 +154,7 @@ def _frame(position: object, quat: object) -> Array:
     return frame
 
 
-def _joint(joint: UsdPhysics.Joint) -> Joint:
+def _joint(joint: Any) -> Joint:
     prim = joint.GetPrim()
     parents, children = joint.GetBody0Rel().GetTargets(), joint.GetBody1Rel().GetTargets()
     kind = {"PhysicsRevoluteJoint": "revolute", "PhysicsPrismaticJoint": "prismatic"}.get(prim.GetTypeName(), "fixed")
@@ -195,12 +196,12 @@ def _joint(joint: UsdPhysics.Joint) -> Joint:
     )
 
 
-def _get(prim: Usd.Prim, name: str, default: float) -> float:
+def _get(prim: Prim, name: str, default: float) -> float:
     value = prim.GetAttribute(name).Get() if prim.HasAttribute(name) else None
     return default if value is None else float(value)
 
 
-def _shapes(body: Usd.Prim) -> list[dict[str, object]]:
+def _shapes(body: Prim) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for prim in Usd.PrimRange(body):
         if not prim.HasAPI(UsdPhysics.CollisionAPI):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics
 from scipy.spatial.transform import Rotation
 
 from flashnerd_ext.robots.assets.description import Color
 from flashnerd_ext.robots.assets.inertia import Array, Inertia, principal
+from flashnerd_ext.robots.assets.pxr_api import Gf, Layer, Prim, Stage, Usd, UsdGeom, UsdPhysics
 
 
-def new_stage(root: str, note: str) -> Usd.Stage:
+def new_stage(root: str, note: str) -> Stage:
     """An in-memory stage in metres, kilograms and z-up, with ``root`` (a name) as its default prim."""
     stage = Usd.Stage.CreateInMemory(f"{root}.usda")
     UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)
@@ -23,7 +24,7 @@ def new_stage(root: str, note: str) -> Usd.Stage:
     return stage
 
 
-def save_layer(layer: Sdf.Layer, path: Path) -> Path:
+def save_layer(layer: Layer, path: Path) -> Path:
     """Write a layer as text whatever the suffix: the same content always gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not layer.Export(str(path), args={"format": "usda"}):
@@ -31,7 +32,7 @@ def save_layer(layer: Sdf.Layer, path: Path) -> Path:
     return path
 
 
-def set_pose(prim: Usd.Prim, transform: Array | None = None, scale: Array | None = None) -> None:
+def set_pose(prim: Prim, transform: Array | None = None, scale: Array | None = None) -> None:
     """Author translate, orient and scale ops in that order, always all three (Isaac Lab's spawners expect them).
 
     Args:
@@ -58,13 +59,13 @@ def quaternion(rotation: Array) -> list[float]:
     return _clean(Rotation.from_matrix(rotation).as_quat(canonical=True))
 
 
-def quatf(rotation: Array) -> Gf.Quatf:
+def quatf(rotation: Array) -> Any:
     """A USD quaternion of a rotation matrix [3, 3]."""
     x, y, z, w = quaternion(rotation)
     return Gf.Quatf(w, x, y, z)
 
 
-def set_mass(prim: Usd.Prim, inertia: Inertia) -> None:
+def set_mass(prim: Prim, inertia: Inertia) -> None:
     """Author mass, centre, principal moments and axes, so that no importer has to guess any of them."""
     moments, axes = principal(inertia.tensor)
     api = UsdPhysics.MassAPI.Apply(prim)
@@ -74,13 +75,13 @@ def set_mass(prim: Usd.Prim, inertia: Inertia) -> None:
     api.CreatePrincipalAxesAttr(quatf(axes))
 
 
-def set_color(geometry: Usd.Prim, color: Color) -> None:
+def set_color(geometry: Prim, color: Color) -> None:
     """One colour for the whole shape (linear RGB, 0 to 1)."""
     primvar = UsdGeom.Gprim(geometry).CreateDisplayColorPrimvar(UsdGeom.Tokens.constant)
     primvar.Set([Gf.Vec3f(*color)])
 
 
-def fix_extent(geometry: Usd.Prim) -> None:
+def fix_extent(geometry: Prim) -> None:
     """Author the true extent of a shape in its own coordinates."""
     boundable = UsdGeom.Boundable(geometry)
     extent = UsdGeom.Boundable.ComputeExtentFromPlugins(boundable, Usd.TimeCode.Default())
@@ -88,7 +89,7 @@ def fix_extent(geometry: Usd.Prim) -> None:
         boundable.CreateExtentAttr(extent)
 
 
-def matrix_of(prim: Usd.Prim, ancestor: Usd.Prim) -> Array:
+def matrix_of(prim: Prim, ancestor: Prim) -> Array:
     """Affine transform [4, 4] (column vectors) from ``prim``'s coordinates to ``ancestor``'s."""
     cache = UsdGeom.XformCache()
     matrix = cache.GetLocalToWorldTransform(prim) * cache.GetLocalToWorldTransform(ancestor).GetInverse()

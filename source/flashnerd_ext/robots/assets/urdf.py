@@ -137,6 +137,11 @@ def _parse(path: Path, packages: dict[str, str]) -> Tree:
     except (ElementTree.ParseError, AttributeError, TypeError, ValueError, KeyError) as error:
         raise FlashNerdError(f"{path} cannot be read as a URDF: {error}.") from None
     children = {joint.child for joint in joints}
+    unknown = sorted({name for joint in joints for name in (joint.parent, joint.child)} - {link.name for link in links})
+    if unknown:
+        raise FlashNerdError(f"{path} has joints at links that it does not define: {', '.join(unknown[:3])}.")
+    if len(children) != len(joints):
+        raise FlashNerdError(f"{path} hangs one link on two joints, but a tree is needed.")
     roots = [link.name for link in links if link.name not in children]
     if len(roots) != 1:
         raise FlashNerdError(f"{path} has {len(roots)} root links ({', '.join(roots[:3])}), but exactly 1 is needed.")

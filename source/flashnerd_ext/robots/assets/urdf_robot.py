@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics, Vt
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.assets import inertia, mesh, urdf
 from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color, Drive, UrdfRobot
 from flashnerd_ext.robots.assets.inertia import Array
+from flashnerd_ext.robots.assets.pxr_api import Gf, Prim, Sdf, Stage, UsdGeom, UsdPhysics, Vt
 from flashnerd_ext.robots.assets.urdf import Link, Shape, UrdfJoint, pick
 
 _GREY: Color = (0.55, 0.57, 0.60)
@@ -49,14 +49,14 @@ def convert(robot: UrdfRobot, path: Path) -> Path:
     return tools.save_layer(stage.GetRootLayer(), path)
 
 
-def _schema(prim: Usd.Prim, schema: str, attribute: str, value: bool | float) -> None:
+def _schema(prim: Prim, schema: str, attribute: str, value: bool | float) -> None:
     """Apply a schema by name (it need not be registered here) and author one of its attributes."""
     prim.AddAppliedSchema(schema)
     kind = Sdf.ValueTypeNames.Bool if isinstance(value, bool) else Sdf.ValueTypeNames.Float
     prim.CreateAttribute(attribute, kind, custom=False).Set(value)
 
 
-def _write_body(stage: Usd.Stage, robot: UrdfRobot, link: Link, pose: Array) -> None:
+def _write_body(stage: Stage, robot: UrdfRobot, link: Link, pose: Array) -> None:
     path = f"/{robot.root}/{link.name}"
     prim = UsdGeom.Xform.Define(stage, path).GetPrim()
     tools.set_pose(prim, pose)
@@ -103,7 +103,7 @@ def _collisions(robot: UrdfRobot, link: Link) -> list[Shape]:
     return [Shape("box", tuple((high - low).tolist()), pose, link=link.name)]
 
 
-def _write_shape(stage: Usd.Stage, scope: str, index: int, shape: Shape, hull: bool, corners: int | None) -> Usd.Prim:
+def _write_shape(stage: Stage, scope: str, index: int, shape: Shape, hull: bool, corners: int | None) -> Prim:
     if not stage.GetPrimAtPath(scope):
         tools.set_pose(UsdGeom.Xform.Define(stage, scope).GetPrim())
     path, size, scale = f"{scope}/{shape.kind}_{index}", shape.size, None
@@ -140,7 +140,7 @@ def _write_shape(stage: Usd.Stage, scope: str, index: int, shape: Shape, hull: b
     return prim
 
 
-def _write_mesh(stage: Usd.Stage, path: str, points: Array, faces: mesh.Faces) -> Usd.Prim:
+def _write_mesh(stage: Stage, path: str, points: Array, faces: mesh.Faces) -> Prim:
     geometry = UsdGeom.Mesh.Define(stage, path)
     geometry.CreatePointsAttr(Vt.Vec3fArray.FromNumpy(points.astype(np.float32)))
     geometry.CreateFaceVertexCountsAttr(Vt.IntArray.FromNumpy(np.full(len(faces), 3, dtype=np.int32)))
@@ -149,7 +149,7 @@ def _write_mesh(stage: Usd.Stage, path: str, points: Array, faces: mesh.Faces) -
     return geometry.GetPrim()
 
 
-def _write_joint(stage: Usd.Stage, robot: UrdfRobot, joint: UrdfJoint) -> None:
+def _write_joint(stage: Stage, robot: UrdfRobot, joint: UrdfJoint) -> None:
     path = f"/{robot.root}/joints/{joint.name}"
     make = {"fixed": UsdPhysics.FixedJoint, "prismatic": UsdPhysics.PrismaticJoint}
     written = make.get(joint.kind, UsdPhysics.RevoluteJoint).Define(stage, path)
@@ -204,7 +204,7 @@ def _axis(axis: Array) -> tuple[str, Array]:
     return "X", turn
 
 
-def _write_variants(root: Usd.Prim, robot: UrdfRobot) -> None:
+def _write_variants(root: Prim, robot: UrdfRobot) -> None:
     for name, choices in robot.variants.items():
         variants = root.GetVariantSets().AddVariantSet(name)
         for choice in choices:

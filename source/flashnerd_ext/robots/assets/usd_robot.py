@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pxr import Sdf, Usd, UsdGeom, UsdPhysics
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.assets import inertia
 from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color, UsdRobot
 from flashnerd_ext.robots.assets.inertia import Inertia
+from flashnerd_ext.robots.assets.pxr_api import Layer, Prim, Sdf, Stage, Usd, UsdGeom, UsdPhysics
 
 _DEFAULT_DENSITY = 1000.0
 """kg/m^3 that UsdPhysics assumes where neither mass nor density is written."""
@@ -40,14 +40,14 @@ def convert(robot: UsdRobot, path: Path) -> Path:
     return tools.save_layer(layer, path)
 
 
-def _expand_instances(opened: Usd.Stage) -> None:
+def _expand_instances(opened: Stage) -> None:
     # Flatten() turns instances into hidden prototype roots; plain prims survive the removal of other roots.
     while found := [prim for prim in opened.Traverse() if prim.IsInstance()]:
         for prim in found:
             prim.SetInstanceable(False)
 
 
-def _keep_only(layer: Sdf.Layer, robot: UsdRobot) -> None:
+def _keep_only(layer: Layer, robot: UsdRobot) -> None:
     root = Sdf.Path(robot.root)
     if root.GetParentPath() != Sdf.Path.absoluteRootPath:
         raise FlashNerdError(f"root '{robot.root}' of robot '{robot.name}' must be a top prim, such as '/{root.name}'.")
@@ -62,11 +62,11 @@ def _keep_only(layer: Sdf.Layer, robot: UsdRobot) -> None:
     )
 
 
-def _bodies(stage: Usd.Stage) -> list[Usd.Prim]:
+def _bodies(stage: Stage) -> list[Prim]:
     return [prim for prim in stage.Traverse() if prim.HasAPI(UsdPhysics.RigidBodyAPI)]
 
 
-def _colliders(body: Usd.Prim) -> list[Usd.Prim]:
+def _colliders(body: Prim) -> list[Prim]:
     return [
         prim
         for prim in Usd.PrimRange(body)
@@ -74,7 +74,7 @@ def _colliders(body: Usd.Prim) -> list[Usd.Prim]:
     ]
 
 
-def _shape_inertia(shape: Usd.Prim, body: Usd.Prim) -> Inertia:
+def _shape_inertia(shape: Prim, body: Prim) -> Inertia:
     """Inertia of one collision shape at the default density, in the body's frame."""
     rigid, scale = tools.rigid_and_scale(tools.matrix_of(shape, body))
     if shape.IsA(UsdGeom.Cube):
@@ -103,7 +103,7 @@ def _axis_turn(axis: str) -> np.ndarray:
     return turn
 
 
-def _write_mass(body: Usd.Prim) -> None:
+def _write_mass(body: Prim) -> None:
     """Author what is missing by the rules of UsdPhysics: mass over density, shapes for the rest."""
     api = UsdPhysics.MassAPI(body) if body.HasAPI(UsdPhysics.MassAPI) else UsdPhysics.MassAPI.Apply(body)
     mass = float(api.GetMassAttr().Get() or 0.0)
@@ -121,7 +121,7 @@ def _write_mass(body: Usd.Prim) -> None:
     tools.set_mass(body, solid)
 
 
-def _write_visuals(body: Usd.Prim, colors: dict[str, Color]) -> None:
+def _write_visuals(body: Prim, colors: dict[str, Color]) -> None:
     """Turn collision shapes into guides and show a coloured copy of each, unless the body has visuals already."""
     colliders = [prim for prim in _colliders(body) if prim.IsA(UsdGeom.Gprim)]
     shown = [prim for prim in Usd.PrimRange(body) if prim.IsA(UsdGeom.Gprim) and prim not in colliders]

@@ -134,8 +134,10 @@ def urdf_reference(robot: UrdfRobot) -> Reference:
     from flashnerd_ext.robots.assets.urdf import pick, renamed
 
     floating = not robot.fixed_base
-    arguments = [str(robot.source.path()), *([pin.JointModelFreeFlyer()] if floating else [])]
-    model = pin.buildModelFromUrdf(*arguments)
+    path = str(robot.source.path())
+    free = pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())
+    mass = float(pin.computeTotalMass(free))  # the fixed model does not count what is bolted to the world
+    model = free if floating else pin.buildModelFromUrdf(path)
     lock = dict.fromkeys(robot.lock, True)
     source = {renamed(name, robot.rename): name for name in model.names}
     locked = [model.getJointId(source[name]) for name in source if pick(lock, name)]
@@ -146,7 +148,7 @@ def urdf_reference(robot: UrdfRobot) -> Reference:
     joints = [name for name in robot.joints if name in by_name]
     limits = np.array([_pin_limits(model, by_name[name]) for name in joints]).reshape(-1, 2)
     inner = mass_matrix_of(model, [by_name[name] for name in joints], floating)
-    return Reference(joints, limits, float(pin.computeTotalMass(model)), inner)
+    return Reference(joints, limits, mass, inner)
 
 
 def _pin_limits(model: Any, name: str) -> tuple[float, float]:
