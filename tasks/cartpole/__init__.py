@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from flashnerd_tasks.cartpole import agents
+from . import agents
 
 gym.register(
     id="FlashNeRD-Cartpole",

@@ -29,4 +29,5 @@ class FlashNerdCartpoleEnvCfg(CartpoleEnvCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.scene.num_envs = 1024
-        self.sim.physics = FlashNerdCartpolePhysicsCfg()
+        # A preset stands in for the configuration until it is resolved.
+        self.sim.physics = FlashNerdCartpolePhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]

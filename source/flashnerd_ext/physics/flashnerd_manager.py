@@ -96,8 +96,8 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         """
         if deterministic_mode == wp.DeterministicMode.GPU_TO_GPU:
             raise ValueError(
-                "FlashNeRD cannot promise the same numbers on different GPUs, since torch chooses its kernels by device: "
-                "set NewtonCfg.deterministic_mode to 'run_to_run'."
+                "FlashNeRD cannot promise the same numbers on different GPUs, since torch chooses its kernels by the "
+                "device: set NewtonCfg.deterministic_mode to 'run_to_run'."
             )
 
     @classmethod
@@ -220,8 +220,9 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
 
     @classmethod
     def _model_step(cls) -> None:
-        state = cls.backend.state_0
-        cls._step_solver(state, state, cls.backend.control, None, cls._learned().bundle.card.dt)
+        backend: Any = cls.backend
+        state = backend.state_0
+        cls._step_solver(state, state, backend.control, None, cls._learned().bundle.card.dt)
         state.clear_forces()
 
     @classmethod
@@ -242,7 +243,8 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         """What an event changed since the last step, where that must not pass with a warning."""
         if not NewtonManager._model_changes:
             return
-        model, cfg = cls.get_model(), cls._solver_cfg()
+        model: Any = cls.get_model()
+        cfg = cls._solver_cfg()
         if ModelFlags.BODY_INERTIAL_PROPERTIES in NewtonManager._model_changes:
             mass = wp.to_torch(model.body_mass)
             bad = torch.nonzero(~(mass > 0)).flatten()

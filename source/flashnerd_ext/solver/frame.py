@@ -8,17 +8,13 @@ finite, and says in which worlds the past no longer leads to the present.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import warp as wp
 from torch import Tensor
 
 from flashnerd_ext.solver.mapping import StateMap
-
-if TYPE_CHECKING:
-    from newton import Control, State
-
 
 MOVED = 1e-5
 """A position that differs by more from what the solver wrote was written by someone else [m, rad or 1]; less is
@@ -66,7 +62,7 @@ class FrameStage:
         self._incoming = torch.zeros_like(self.state)
         self._views: dict[tuple[int, int], Views] = {}
 
-    def views(self, state: State, control: Control | None = None) -> Views:
+    def views(self, state: Any, control: Any = None) -> Views:
         """The torch views of a state and control, made once: their buffers are written in place, never swapped."""
         key = (state.joint_q.ptr, control.joint_f.ptr if control is not None and control.joint_f is not None else 0)
         found = self._views.get(key)
@@ -88,7 +84,7 @@ class FrameStage:
             return self.state.new_zeros((n, self.map.dofs))
         return wp.to_torch(array, requires_grad=False).view(n, -1)
 
-    def read(self, state: State, control: Control | None, moved: Tensor) -> None:
+    def read(self, state: Any, control: Any, moved: Tensor) -> None:
         """Fill ``state``, ``actuation`` and ``good`` from the simulation, on its device and without waiting for it.
 
         A world whose positions someone wrote since the last step is marked in ``moved``: its past does not lead

@@ -51,6 +51,7 @@ def fit_clock(card: Card, physics_dt: float, decimation: int) -> ModelClock:
     simulation = card.simulation
     raise FlashNerdError(
         f"sim.dt is {physics_dt:.6g} s with decimation {decimation}, a control step of "
-        f"{physics_dt * decimation:.6g} s, but the bundle '{card.name}' steps {card.dt:.6g} s: type env.sim.dt={simulation.sim_dt:.9g} "
+        f"{physics_dt * decimation:.6g} s, but the bundle '{card.name}' steps {card.dt:.6g} s: "
+        f"type env.sim.dt={simulation.sim_dt:.9g} "
         f"env.decimation={simulation.inner_steps}, or give a bundle trained at this step."
     )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.layout import StateLayout
-
-if TYPE_CHECKING:
-    from newton import Model
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ def joint_name(label: str) -> str:
     return label.rsplit("/", 1)[-1]
 
 
-def map_state(model: Model, layout: StateLayout, bundle: str, device: torch.device | str) -> StateMap:
+def map_state(model: Any, layout: StateLayout, bundle: str, device: torch.device | str) -> StateMap:
     """Find the layout's joints in a finalised Newton model.
 
     Raises:
@@ -51,9 +48,7 @@ def map_state(model: Model, layout: StateLayout, bundle: str, device: torch.devi
     """
     worlds, joints = _worlds(model)
     if joints == 0:
-        raise FlashNerdError(
-            "the scene has no joints, but a robot a world is needed: add the articulation to the scene."
-        )
+        raise FlashNerdError("the scene has no joints, but a robot a world is needed: add the articulation to it.")
     labels = [joint_name(label) for label in model.joint_label[:joints]]
     types = model.joint_type.numpy()[:joints].tolist()
     q_start = model.joint_q_start.numpy()[: joints + 1].tolist()
@@ -74,11 +69,11 @@ def map_state(model: Model, layout: StateLayout, bundle: str, device: torch.devi
     u = [v_start[place[name]] for name in layout.actuated]
     coords, dofs = model.joint_coord_count // worlds, model.joint_dof_count // worlds
     straight = q == list(range(coords)) and v == list(range(dofs))
-    columns = [torch.tensor(index, dtype=torch.int64, device=device) for index in (q, v, u)]
-    return StateMap(worlds, coords, dofs, *columns, straight)
+    q_columns, v_columns, u_columns = (torch.tensor(i, dtype=torch.int64, device=device) for i in (q, v, u))
+    return StateMap(worlds, coords, dofs, q_columns, v_columns, u_columns, straight)
 
 
-def _worlds(model: Model) -> tuple[int, int]:
+def _worlds(model: Any) -> tuple[int, int]:
     worlds, articulations = max(int(model.world_count), 1), int(model.articulation_count)
     if articulations != worlds or model.joint_count % worlds:
         raise FlashNerdError(
@@ -89,7 +84,7 @@ def _worlds(model: Model) -> tuple[int, int]:
     return worlds, model.joint_count // worlds
 
 
-def _same_in_every_world(model: Model, worlds: int, joints: int, labels: list[str]) -> None:
+def _same_in_every_world(model: Any, worlds: int, joints: int, labels: list[str]) -> None:
     """Names are compared in every world, since each is read with world 0's columns."""
     for world in range(1, worlds):
         for place, label in enumerate(model.joint_label[world * joints : (world + 1) * joints]):

@@ -64,7 +64,7 @@ class SolverFlashNerd(SolverMuJoCo):
         self.torch_device = torch.device(wp.device_to_torch(model.device))
         if stepper.num_worlds != max(model.world_count, 1):
             raise FlashNerdError(
-                f"the stepper has {stepper.num_worlds} worlds, but the simulation {model.world_count}: make it for these."
+                f"the stepper has {stepper.num_worlds} worlds, but the simulation {model.world_count}: make it so."
             )
         self.clock: ModelClock | None = None
         self.dump: GuardDump | None = None
@@ -78,7 +78,9 @@ class SolverFlashNerd(SolverMuJoCo):
             )
         self.write = WriteStage(model, self.frame)
 
-    def step(self, state_in: State, state_out: State, control: Control, contacts: Contacts | None, dt: float) -> None:
+    def step(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, state_in: State, state_out: State, control: Control, contacts: Contacts | None, dt: float
+    ) -> None:
         """One model step: ``dt`` must be the model's step [s]; every world's stream advances by one frame."""
         if not math.isclose(dt, self.bundle.card.dt, rel_tol=1e-5):
             raise FlashNerdError(

@@ -75,8 +75,8 @@ def _convert(bundle: Bundle, architecture: str) -> DynamicsModel:
         model.load_state_dict(bundle.model.state_dict())
     except (FlashNerdError, RuntimeError):
         raise FlashNerdError(
-            f"solver_cfg.model is '{architecture}', but the bundle '{bundle.card.name}' holds weights of '{have.name}', "
-            f"which do not fit it: give a bundle of that kind with env.sim.physics.solver_cfg.bundle=NAME_OR_PATH."
+            f"solver_cfg.model is '{architecture}', but the bundle '{bundle.card.name}' holds weights of '{have.name}' "
+            f"that do not fit it: give a bundle of that kind with env.sim.physics.solver_cfg.bundle=NAME_OR_PATH."
         ) from None
     return model.eval().requires_grad_(False)
 

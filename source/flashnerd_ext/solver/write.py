@@ -8,14 +8,11 @@ accelerations as finite differences itself). What the model does not predict rea
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torch import Tensor
 
 from flashnerd_ext.solver.frame import FrameStage
-
-if TYPE_CHECKING:
-    from newton import Model, State
 
 logger = logging.getLogger(__name__)
 
@@ -28,13 +25,13 @@ _UNPREDICTED = {
 class WriteStage:
     """Writes into the simulation's own buffers."""
 
-    def __init__(self, model: Model, frame: FrameStage) -> None:
+    def __init__(self, model: Any, frame: FrameStage) -> None:
         from newton import eval_fk
 
         self._model, self._frame, self._eval_fk = model, frame, eval_fk
         self._warned: set[str] = set()
 
-    def write(self, state: State, joint_q: Tensor, joint_qd: Tensor) -> None:
+    def write(self, state: Any, joint_q: Tensor, joint_qd: Tensor) -> None:
         """Put joint_q [N, nq] and joint_qd [N, nv] (card's order) into ``state`` and bring its bodies along."""
         views, columns = self._frame.views(state), self._frame.map
         if columns.straight:
@@ -46,7 +43,7 @@ class WriteStage:
         self._eval_fk(self._model, state.joint_q, state.joint_qd, state)
         self._clear_unpredicted(state)
 
-    def _clear_unpredicted(self, state: State) -> None:
+    def _clear_unpredicted(self, state: Any) -> None:
         for name, effect in _UNPREDICTED.items():
             values = getattr(state, name, None)
             if values is None:
