@@ -34,7 +34,9 @@ class EvaluateConfig:
         metadata={"help": "models to compare: flashnerd, nerd, nerd_optimized, or names of your own"},
     )
     # Any, since Hydra does not let a command line add keys to a typed dictionary; checked in `check`.
-    bundles: Any = _help(None, "bundle of a model, or a list with one a seed: {NAME:PATH,NAME:[PATH,PATH]}")
+    bundles: Any = field(
+        default=None, metadata={"help": "bundle of a model, or a list with one a seed: {NAME:PATH,NAME:[PATH,PATH]}"}
+    )
     data: str = _help("", "data set folder; empty means data/ROBOT")
     split: str = _help("test", "split to test on: test or balance")
     json: str = _help("", "file for the figures; the picture and the clip go beside it")
@@ -76,12 +78,14 @@ def main() -> int:
     report: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     shared: dict[tuple[str, ...], str] = {}
+    same: set[str] = set()
     with tqdm(total=sum(len(b) for b in bundles.values()) * test.rollouts, unit=" rollouts", disable=None) as bar:
         for name, seeds in bundles.items():
             bar.set_description(name)
             key = tuple(bundle.hash for bundle in seeds)
             if key in shared:  # nerd and nerd_optimized with one set of weights are one function
                 report[name], curves[name] = shared_report(seeds, report[shared[key]], shared[key]), curves[shared[key]]
+                same.add(shared[key])
                 bar.update(len(seeds) * test.rollouts)
                 continue
             report[name], curves[name] = evaluate_model(seeds, test, config.batch, config.device, bar.update)
@@ -95,7 +99,9 @@ def main() -> int:
         "reference_noise": floor,
         **provenance(),
     }
-    write(config, content, curves, floor_curve, floor_label, test, bundles)
+    for name in same:  # one line in the picture, not two on top of each other
+        del curves[name]
+    write(config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves})
     print(f"{config.robot}, split {config.split}: {len(test.windows['initial'].start)} rollouts from initial states")
     print(error_table(report, floor, sorted(config.horizons)))
     return 0
@@ -197,7 +203,7 @@ def write(
 ) -> None:
     """JSON, picture and clip, each whole or not at all."""
     from flashnerd_ext.evaluation.dynamics import curve_of
-    from flashnerd_ext.evaluation.palette import PAPER
+    from flashnerd_ext.evaluation.palette import PAPER, label_of
     from flashnerd_ext.evaluation.plots import plot_error
     from flashnerd_ext.files import write_json
 
@@ -211,7 +217,9 @@ def write(
     plot, clip = beside(config.plot, ".png"), beside(config.clip, ".mp4")
     if plot is not None:
         count = len(test.windows["initial"].start)
+        missing = [name for name in config.models if name not in curves]
         note = f"{config.robot}, split {config.split}: {count} rollouts from initial states; {test.facts['engine']}"
+        note += "".join(f"; {label_of(name)} lies on a line shown: same weights" for name in missing)
         path = plot_error(
             plot,
             {name: curve_of(errors) for name, errors in curves.items()},

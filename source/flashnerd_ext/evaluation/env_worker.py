@@ -1,0 +1,157 @@
+"""One Isaac Lab environment in a process of its own, stepped on request; see ``env_throughput``.
+
+Isaac Lab holds one simulation context a process, so two physics backends are two processes that take turns. A request
+is one line of JSON on stdin, an answer is one line on the stdout that this process was given; what Isaac Lab prints
+goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def main() -> int:
+    """Build the environment, say so, then answer ``steps`` requests until stdin closes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", required=True)
+    parser.add_argument("--physics", required=True)
+    parser.add_argument("--num_envs", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bundle", default="")
+    options = parser.parse_args()
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    sys.argv = sys.argv[:1]
+
+    def answer(**content: Any) -> None:
+        answers.write(json.dumps(content) + "\n")
+
+    try:
+        with _environment(options) as env:
+            answer(ready=_facts(env, options))
+            for line in sys.stdin:
+                answer(**run_steps(env, **json.loads(line)))
+    except BaseException as error:
+        answer(error=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        raise
+    return 0
+
+
+def run_steps(env: Any, count: int, seed: int, split: bool = True) -> dict[str, Any]:
+    """Take ``count`` environment steps with uniform random actions in [-1, 1].
+
+    Args:
+        env: The environment.
+        count: Environment steps.
+        seed: Of the actions; equal seeds give equal actions whatever the backend.
+        split: Time the physics manager as well; on a GPU that waits for the device at each of its calls.
+
+    Returns:
+        ``wall`` and ``physics`` [s], ``steps``, and ``resets``: episodes that ended.
+    """
+    import torch
+
+    base = env.unwrapped
+    # The simulation context may hold the class's name, resolved at each access; a class method knows its class.
+    manager = base.sim.physics_manager.step.__self__
+    clock = _PhysicsClock(manager.step, base.device)
+    generator = torch.Generator().manual_seed(seed)
+    shape = (base.num_envs, base.action_space.shape[-1])
+    actions = (2 * torch.rand(count, *shape, generator=generator) - 1).to(base.device)
+    resets = 0
+    own = manager.__dict__.get("step")
+    if split:
+        manager.step = clock
+    try:
+        with torch.inference_mode():
+            _wait(base.device)
+            start = time.perf_counter()
+            for action in actions:
+                _, _, terminated, timed_out, _ = env.step(action)
+                resets = resets + (terminated | timed_out).sum()
+            _wait(base.device)
+            wall = time.perf_counter() - start
+    finally:
+        if own is not None:
+            manager.step = own
+        elif split:
+            del manager.step
+    return {"wall": wall, "physics": clock.total, "calls": clock.calls, "steps": count, "resets": int(resets)}
+
+
+class _PhysicsClock:
+    """Adds up the time inside the physics manager's ``step``."""
+
+    def __init__(self, step: Callable[[], None], device: str) -> None:
+        self.step, self.device, self.total, self.calls = step, device, 0.0, 0
+
+    def __call__(self) -> None:
+        _wait(self.device)
+        start = time.perf_counter()
+        self.step()
+        _wait(self.device)
+        self.total += time.perf_counter() - start
+        self.calls += 1
+
+
+def _wait(device: str) -> None:
+    if str(device).startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def _environment(options: argparse.Namespace) -> Any:
+    from contextlib import contextmanager
+
+    from flashnerd_ext.robots.assets import activate
+
+    activate()
+    import gymnasium
+    import isaaclab_tasks  # noqa: F401
+    from isaaclab.app import launch_simulation
+    from isaaclab_tasks.utils import resolve_task_config
+
+    import flashnerd_tasks  # noqa: F401
+
+    env_cfg, _ = resolve_task_config(options.task, "", overrides=[f"physics={options.physics}"])
+    if options.bundle:
+        env_cfg.sim.physics.solver_cfg.bundle = options.bundle
+    env_cfg.scene.num_envs = options.num_envs
+    env_cfg.sim.device = options.device
+    env_cfg.seed = options.seed
+
+    @contextmanager
+    def opened() -> Any:
+        with launch_simulation(env_cfg, {"device": options.device}):
+            env = gymnasium.make(options.task, cfg=env_cfg)
+            try:
+                env.reset(seed=options.seed)
+                yield env
+            finally:
+                env.close()
+
+    return opened()
+
+
+def _facts(env: Any, options: argparse.Namespace) -> dict[str, Any]:
+    base = env.unwrapped
+    return {
+        "physics": options.physics,
+        "manager": base.sim.physics_manager.step.__self__.__name__,
+        "num_envs": base.num_envs,
+        "decimation": base.cfg.decimation,
+        "sim_dt": base.cfg.sim.dt,
+        "device": str(base.device),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

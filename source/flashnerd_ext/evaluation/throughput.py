@@ -1,0 +1,285 @@
+"""Model-only throughput: all models in one process, in turns, so that a busy machine is equally unkind to each.
+
+A *call* is one ``model.step`` of one chunk of robots with everything resident; a batch larger than the chunk is a
+ring of chunks that calls walk through. Whether a chunk helps is tried for every model, and each gets its best.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from flashnerd_ext.errors import one_line
+from flashnerd_ext.evaluation.flops import count_flops_per_step
+from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.registry import build_model
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CHUNKS = (256, 1024)
+"""Chunk sizes tried beside the whole batch; 256 robots of either model fit a core's cache."""
+WHOLE_LIMIT_S = 5.0
+"""A chunk that would take longer than this a call is not tried; smaller ones are."""
+COMPILE_LIMIT_S = 60.0
+"""When a chunk size took longer than this to compile, no larger one is compiled."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One model to measure."""
+
+    label: str
+    """Name in the results, e.g. ``nerd_optimized@2x64``."""
+    name: str
+    """Name in the model registry."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Options that differ from the defaults."""
+
+
+@dataclass
+class Cell:
+    """One model, dtype and compilation at one batch size, and what was measured of it."""
+
+    variant: Variant
+    dtype: str
+    compiled: bool
+    batch: int
+    call: Callable[[], int]
+    """Makes one call and returns how many robots it stepped."""
+    chunk: int
+    rates: list[float] = field(default_factory=list)
+    """Robot steps per second of each round."""
+
+    @property
+    def rate(self) -> float:
+        """Median over rounds [robot steps / s]."""
+        return statistics.median(self.rates)
+
+    def row(self) -> dict[str, Any]:
+        """Entry of the results."""
+        return {
+            "batch": self.batch,
+            "dtype": self.dtype,
+            "model": self.variant.label,
+            "compiled": self.compiled,
+            "steps_per_s": self.rate,
+            "low": min(self.rates),
+            "high": max(self.rates),
+            "rounds": len(self.rates),
+            "chunk": self.chunk,
+        }
+
+
+def variants(models: Sequence[str], equal_size: bool) -> list[Variant]:
+    """Models to measure; with ``equal_size`` also FlashNeRD and Optimized NeRD at each other's width and depth."""
+    chosen = [Variant(name, name) for name in models]
+    if equal_size and {"flashnerd", "nerd_optimized"} <= set(models):
+        # Same width, depth and heads, and feed-forward of the same arithmetic: gated branch of 2d against GELU of 4d
+        # would be 6 d^2 against 8 d^2, so the branch is 8/3 d, rounded down to a multiple of 16.
+        chosen += [
+            Variant("nerd_optimized@2x64", "nerd_optimized", {"width": 64, "layers": 2, "heads": 4}),
+            Variant("flashnerd@6x192", "flashnerd", {"width": 192, "blocks": 6, "heads": 12, "hidden": 512}),
+        ]
+    return chosen
+
+
+EQUAL_PAIRS = {"2x64": ("flashnerd", "nerd_optimized@2x64"), "6x192": ("flashnerd@6x192", "nerd_optimized")}
+"""Equal width and depth: FlashNeRD's default size and NeRD's."""
+
+
+def make_call(
+    model: DynamicsModel, step: Callable[..., torch.Tensor], batch: int, chunk: int, device: str
+) -> Callable[[], int]:
+    """A closure that steps the next chunk of ``batch`` robots; frames and caches stay on the device."""
+    frames = torch.randn(batch, model.frame_size, generator=torch.Generator().manual_seed(0)).to(device)
+    pieces = [(piece.contiguous(), model.init_cache(len(piece), device)) for piece in frames.split(chunk)]
+    place = 0
+
+    def call() -> int:
+        nonlocal place
+        frame, cache = pieces[place]
+        place = (place + 1) % len(pieces)
+        step(frame, cache)
+        return len(frame)
+
+    return call
+
+
+def timed(call: Callable[[], int], seconds: float, device: str, calls: int = 1) -> float:
+    """Robot steps per second of at least ``calls`` calls and about ``seconds``."""
+    _synchronize(device)
+    start, done, count = time.perf_counter(), 0, 0
+    while True:
+        done += call()
+        count += 1
+        if count >= calls and (count % 8 == 0 or device == "cpu") and time.perf_counter() - start >= seconds:
+            break
+    _synchronize(device)
+    return done / (time.perf_counter() - start)
+
+
+def _synchronize(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def own_step(model: DynamicsModel, compiled: bool) -> Callable[..., torch.Tensor]:
+    """``model.step``, compiled or not.
+
+    torch.compile keeps its results by code object and looks through all of them at each call; a function of its own
+    for each model keeps one model's calls from paying for the others.
+    """
+    if not compiled:
+        return model.step
+
+    def step(frame: torch.Tensor, cache: Any) -> torch.Tensor:
+        return model.step(frame, cache)
+
+    code = step.__code__.replace(co_name=f"step_{id(model):x}")
+    return torch.compile(types.FunctionType(code, globals(), code.co_name, None, step.__closure__), dynamic=False)
+
+
+def pilot(
+    model: DynamicsModel, step: Callable[..., Any], batch: int, device: str, compiled: bool = False
+) -> tuple[Callable[[], int], int]:
+    """The quickest way to walk through a batch: ``(call, chunk)``."""
+    best: tuple[float, Callable[[], int], int] | None = None
+    slow = False
+    for size in [*(size for size in CHUNKS if size < batch and batch % size == 0), batch]:
+        if best is not None and (slow or size / best[0] > WHOLE_LIMIT_S or (compiled and size > max(CHUNKS))):
+            break
+        call = make_call(model, step, batch, size, device)
+        start = time.perf_counter()
+        call()
+        slow = compiled and time.perf_counter() - start > COMPILE_LIMIT_S
+        rate = timed(call, 0.1, device, calls=2)
+        if best is None or rate > best[0]:
+            best = (rate, call, size)
+    assert best is not None
+    return best[1], best[2]
+
+
+def measure(
+    layout: StateLayout,
+    chosen: Sequence[Variant],
+    batches: Sequence[int],
+    dtypes: Sequence[str],
+    compiled: Sequence[bool],
+    rounds: int,
+    seconds: float,
+    device: str = "cpu",
+    progress: Callable[[str], None] | None = None,
+) -> tuple[list[Cell], list[str]]:
+    """Measure every model at every batch size.
+
+    Args:
+        layout: Joints of the robot.
+        chosen: Models.
+        batches: Robots stepped together.
+        dtypes: ``float32`` and ``bfloat16``: of the matrices; states stay float32.
+        compiled: Eager (False) and torch.compile (True).
+        rounds: Turns that every model gets.
+        seconds: Length of a turn, at least one call [s].
+        device: Where.
+        progress: Called with a word at each preparation and each turn.
+
+    Returns:
+        Cells in the order batch, model; and one sentence for each that could not run.
+    """
+    say = progress or (lambda text: None)
+    cells: list[Cell] = []
+    notes: list[str] = []
+    steps: dict[tuple[str, str, bool], tuple[DynamicsModel, Callable[..., torch.Tensor]]] = {}
+    with torch.no_grad():
+        for batch in batches:
+            here: list[Cell] = []
+            for variant in chosen:
+                for dtype in dtypes:
+                    for compile_it in compiled:
+                        say(f"prepare {variant.label} {dtype}{' compiled' if compile_it else ''}")
+                        key = (variant.label, dtype, compile_it)
+                        if key not in steps:
+                            model = build_model(variant.name, layout, variant.config).to(device).eval()
+                            model.requires_grad_(False)
+                            model.set_compute_dtype(DTYPES[dtype])
+                            steps[key] = (model, own_step(model, compile_it))
+                        try:
+                            call, chunk = pilot(*steps[key], batch, device, compile_it)
+                        except Exception as error:  # no C++ compiler, or no kernel for the dtype
+                            if type(error).__module__.partition(".")[0] != "torch" and not isinstance(
+                                error, RuntimeError
+                            ):
+                                raise
+                            notes.append(
+                                f"{variant.label} {dtype}{' compiled' if compile_it else ''} does not run here: "
+                                f"{one_line(error, 120)}"
+                            )
+                            continue
+                        here.append(Cell(variant, dtype, compile_it, batch, call, chunk))
+            for turn in range(rounds):
+                # Each round starts elsewhere, so that no model always follows the same neighbour.
+                start = turn * 3 % max(1, len(here))
+                for cell in here[start:] + here[:start]:
+                    say(f"batch {batch} {cell.variant.label}")
+                    cell.rates.append(timed(cell.call, seconds, device))
+            for cell in here:
+                cell.call = _nothing  # lets go of model and buffers before the next batch
+            cells += here
+    return cells, notes
+
+
+def _nothing() -> int:
+    return 0
+
+
+def best(cells: Sequence[Cell], label: str, batch: int) -> Cell | None:
+    """Fastest form of a model at a batch size."""
+    found = [cell for cell in cells if cell.variant.label == label and cell.batch == batch]
+    return max(found, key=lambda cell: cell.rate, default=None)
+
+
+def ratio(cells: Sequence[Cell], first: str, second: str, batches: Sequence[int]) -> dict[str, float]:
+    """Best of ``first`` over best of ``second`` at each batch size where both ran."""
+    result = {}
+    for batch in batches:
+        a, b = best(cells, first, batch), best(cells, second, batch)
+        if a is not None and b is not None:
+            result[str(batch)] = a.rate / b.rate
+    return result
+
+
+def sizes(layout: StateLayout, chosen: Sequence[Variant]) -> dict[str, dict[str, Any]]:
+    """Parameters and arithmetic of each model."""
+    table = {}
+    for variant in chosen:
+        model = build_model(variant.name, layout, variant.config)
+        table[variant.label] = {
+            "params": model.parameter_count(),
+            "flops_per_step": count_flops_per_step(model),
+            "config": model.config,
+        }
+    return table
+
+
+def table(cells: Sequence[Cell]) -> str:
+    """Results as text for a terminal."""
+    head = ("batch", "model", "dtype", "mode", "chunk", "steps/s", "low", "high")
+    rows = [head] + [
+        (
+            f"{c.batch:,}", c.variant.label, c.dtype, "compiled" if c.compiled else "eager", f"{c.chunk:,}",
+            f"{c.rate:,.0f}", f"{min(c.rates):,.0f}", f"{max(c.rates):,.0f}",
+        )
+        for c in cells
+    ]  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    right = {0, 4, 5, 6, 7}
+    return "\n".join(
+        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    )
