@@ -66,7 +66,7 @@ def error_table(result: Json) -> Table:
 
 
 def model_speed_table(result: Json) -> Table:
-    """Model-only throughput, best of eager and compiled and of the number formats, from ``benchmark.py what=model``."""
+    """Model-only throughput, the best way to run each model, from ``benchmark.py what=model``."""
     best: dict[tuple[str, int], float] = {}
     for row in _field(result, "rows"):
         key = (str(row["model"]), int(row["batch"]))
@@ -77,7 +77,7 @@ def model_speed_table(result: Json) -> Table:
     return Table(
         ("model", *(f"batch {batch:,}" for batch in batches)),
         rows,
-        "Model steps per second, inputs in memory, the best of eager, compiled and number format",
+        "Robot steps per second of the networks alone, inputs in memory",
     )
 
 
@@ -97,6 +97,16 @@ def env_speed_table(result: Json) -> Table:
         rows,
         "The unmodified Isaac Lab task, both backends interleaved in one process with the same actions",
     )
+
+
+def ratio_text(result: Json) -> Text:
+    """How many times faster learned physics is, from the ``ratio`` of ``benchmark.py what=env``."""
+    parts = [
+        f"at {int(count):,} environments the whole step takes {number(1 / ratio['env'])} and the physics part "
+        f"{number(1 / ratio['physics'])} of the time"
+        for count, ratio in result.get("ratio", {}).items()
+    ]
+    return Text("Against MuJoCo Warp: " + "; ".join(parts) + "." if parts else "")
 
 
 def time_table(outcomes: Sequence[tuple[str, float, bool]]) -> Table:
@@ -122,7 +132,8 @@ def write_page(files: Files, outcomes: Sequence[Outcome]) -> str:
     atomic_save(files.clip, lambda temporary: shutil.copyfile(recorded, temporary))
     policies = policy_table(read_json(files.policies))
     errors = error_table(read_json(files.dynamics))
-    env_speed = env_speed_table(read_json(files.env_speed))
+    speeds = read_json(files.env_speed)
+    env_speed = env_speed_table(speeds)
     model_speed = model_speed_table(read_json(files.model_speed))
     line = {outcome.name: outcome.command for outcome in outcomes}
     sections = [
@@ -143,7 +154,7 @@ def write_page(files: Files, outcomes: Sequence[Outcome]) -> str:
         Section("How far the model is from the simulator", _error_blocks(files, errors, line["dynamics"])),
         Section(
             "How fast it is",
-            [env_speed, Command(line["env-speed"]), model_speed, Command(line["model-speed"])],
+            [env_speed, ratio_text(speeds), Command(line["env-speed"]), model_speed, Command(line["model-speed"])],
         ),
         Section("How this page was made", [time_table([(o.title, o.seconds, o.reused) for o in outcomes])]),
     ]
