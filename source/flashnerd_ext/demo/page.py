@@ -102,11 +102,11 @@ def env_speed_table(result: Json) -> Table:
 def ratio_text(result: Json) -> Text:
     """How many times faster learned physics is, from the ``ratio`` of ``benchmark.py what=env``."""
     parts = [
-        f"at {int(count):,} environments the whole step takes {number(1 / ratio['env'])} and the physics part "
-        f"{number(1 / ratio['physics'])} of the time"
+        f"at {int(count):,} environments the whole step is {number(ratio['env'])} times and its physics part "
+        f"{number(ratio['physics'])} times as fast"
         for count, ratio in result.get("ratio", {}).items()
     ]
-    return Text("Against MuJoCo Warp: " + "; ".join(parts) + "." if parts else "")
+    return Text("Against MuJoCo Warp, " + "; ".join(parts) + "." if parts else "")
 
 
 def time_table(outcomes: Sequence[tuple[str, float, bool]]) -> Table:
