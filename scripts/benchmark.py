@@ -44,6 +44,7 @@ class BenchmarkConfig:
     compiled: list[bool] = field(
         default_factory=lambda: [False, True], metadata={"help": "what=model: eager (false) and torch.compile (true)"}
     )
+    minutes: float = _help(10.0, "what=model: leave out further precisions and compilations after this [min]")
     equal_size: bool = _help(True, "what=model: also each at the other's width and depth")
     task: str = _help("Isaac-Cartpole", "what=env: gym id")
     num_envs: list[int] = field(default_factory=lambda: [64, 1024], metadata={"help": "what=env: environments"})
@@ -73,6 +74,8 @@ def check(config: BenchmarkConfig) -> None:
         raise FlashNerdError(f"rounds is {config.rounds}, but at least 1 is needed: type rounds=5.")
     if not 0 <= config.seconds < 1e4:
         raise FlashNerdError(f"seconds is {config.seconds}, but a length of 0 s or more is needed: type seconds=0.5.")
+    if not config.minutes >= 0:
+        raise FlashNerdError(f"minutes is {config.minutes}, but 0 or more is needed: type minutes=10.")
     if config.threads < 0:
         raise FlashNerdError(f"threads is {config.threads}, but 0 or more is needed: type threads=1.")
     for name in ("batch", "models", "dtype", "compiled", "num_envs", "physics"):
@@ -121,6 +124,7 @@ def bench_model(config: BenchmarkConfig) -> dict[str, Any]:
             config.rounds,
             config.seconds,
             config.device,
+            60.0 * config.minutes,
             say,
         )
     content = {

@@ -99,7 +99,7 @@ def test_rows_and_ratio_follow_the_best_of_each():
 def test_a_model_that_does_not_compile_is_a_note_and_the_rest_goes_on(monkeypatch):
     def no_compiler(function, **options):
         def fail(*args):
-            raise torch._dynamo.exc.InternalTorchDynamoError("no C++ compiler")
+            raise RuntimeError("no C++ compiler")
 
         return fail
 
@@ -108,3 +108,13 @@ def test_a_model_that_does_not_compile_is_a_note_and_the_rest_goes_on(monkeypatc
     assert [cell.compiled for cell in cells] == [False]
     assert len(notes) == 1
     assert "no C++ compiler" in notes[0]
+
+
+def test_when_the_time_is_used_a_precision_is_left_out_for_all_models_alike():
+    cells, notes = throughput.measure(
+        CART, small(), [2, 4], ["float32", "bfloat16"], [False], rounds=1, seconds=0.0, limit_s=0.0
+    )
+    assert {(cell.batch, cell.dtype) for cell in cells} == {(2, "float32"), (4, "float32")}
+    assert len(cells) == 6
+    assert len(notes) == 2
+    assert "bfloat16" in notes[0]

@@ -28,7 +28,7 @@ def write_clip(
     predicted: Mapping[str, Array],
     dt: float,
     fps: int = 30,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Path:
     """Write an mp4 or gif (by the suffix) of some rollouts.
 

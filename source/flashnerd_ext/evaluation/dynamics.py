@@ -24,7 +24,7 @@ from flashnerd_ext.evaluation.rollout_error import (
 )
 from flashnerd_ext.model.layout import StateLayout
 
-Progress = Callable[[int], None]
+Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ goes to stderr.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -119,9 +120,9 @@ def _environment(options: argparse.Namespace) -> Any:
     from isaaclab.app import launch_simulation
     from isaaclab_tasks.utils import resolve_task_config
 
-    import flashnerd_tasks  # noqa: F401
+    importlib.import_module("flashnerd_tasks")  # registers our tasks, and physics=flashnerd on stock ones
 
-    env_cfg, _ = resolve_task_config(options.task, "", overrides=[f"physics={options.physics}"])
+    env_cfg: Any = resolve_task_config(options.task, "", overrides=[f"physics={options.physics}"])[0]
     if options.bundle:
         env_cfg.sim.physics.solver_cfg.bundle = options.bundle
     env_cfg.scene.num_envs = options.num_envs

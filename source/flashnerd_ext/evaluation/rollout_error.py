@@ -215,7 +215,7 @@ def rollout_errors(
     std: Array,
     sampler: Array | None = None,
     batch: int = 1024,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> RolloutErrors:
     """Roll a model out from every window and compare with the record.
 

@@ -6,6 +6,7 @@ ring of chunks that calls walk through. Whether a chunk helps is tried for every
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 import types
@@ -157,8 +158,9 @@ def pilot(
         call = make_call(model, step, batch, size, device)
         start = time.perf_counter()
         call()
-        slow = compiled and time.perf_counter() - start > COMPILE_LIMIT_S
-        rate = timed(call, 0.1, device, calls=2)
+        first = time.perf_counter() - start
+        slow = compiled and first > COMPILE_LIMIT_S
+        rate = size / first if first > 2.0 and not compiled else timed(call, 0.1, device, calls=2)
         if best is None or rate > best[0]:
             best = (rate, call, size)
     assert best is not None
@@ -174,6 +176,7 @@ def measure(
     rounds: int,
     seconds: float,
     device: str = "cpu",
+    limit_s: float = float("inf"),
     progress: Callable[[str], None] | None = None,
 ) -> tuple[list[Cell], list[str]]:
     """Measure every model at every batch size.
@@ -187,49 +190,53 @@ def measure(
         rounds: Turns that every model gets.
         seconds: Length of a turn, at least one call [s].
         device: Where.
+        limit_s: Once this long was spent on preparation (compilation above all), further precisions and compilations
+            are left out, for all models alike, and noted [s].
         progress: Called with a word at each preparation and each turn.
 
     Returns:
-        Cells in the order batch, model; and one sentence for each that could not run.
+        Cells in the order batch, precision, model; and one sentence for each that did not run.
     """
     say = progress or (lambda text: None)
     cells: list[Cell] = []
     notes: list[str] = []
-    steps: dict[tuple[str, str, bool], tuple[DynamicsModel, Callable[..., torch.Tensor]]] = {}
+    built: dict[tuple[str, str, bool], tuple[DynamicsModel, Callable[..., torch.Tensor]]] = {}
+    spent = 0.0
     with torch.no_grad():
-        for batch in batches:
+        for index, batch in enumerate(batches):
             here: list[Cell] = []
-            for variant in chosen:
-                for dtype in dtypes:
-                    for compile_it in compiled:
-                        say(f"prepare {variant.label} {dtype}{' compiled' if compile_it else ''}")
-                        key = (variant.label, dtype, compile_it)
-                        if key not in steps:
-                            model = build_model(variant.name, layout, variant.config).to(device).eval()
-                            model.requires_grad_(False)
-                            model.set_compute_dtype(DTYPES[dtype])
-                            steps[key] = (model, own_step(model, compile_it))
-                        try:
-                            call, chunk = pilot(*steps[key], batch, device, compile_it)
-                        except Exception as error:  # no C++ compiler, or no kernel for the dtype
-                            if type(error).__module__.partition(".")[0] != "torch" and not isinstance(
-                                error, RuntimeError
-                            ):
-                                raise
-                            notes.append(
-                                f"{variant.label} {dtype}{' compiled' if compile_it else ''} does not run here: "
-                                f"{one_line(error, 120)}"
-                            )
-                            continue
-                        here.append(Cell(variant, dtype, compile_it, batch, call, chunk))
+            for compile_it, dtype in itertools.product(compiled, dtypes):
+                mode = f"{dtype} {'compiled' if compile_it else 'eager'}"
+                # Left out for all models or for none, else the ratio would compare unequal efforts.
+                if here and spent > limit_s * (index + 1) / len(batches):
+                    notes.append(f"batch {batch}, {mode}, is left out: preparation took its {limit_s:.0f} s.")
+                    continue
+                start = time.perf_counter()
+                for variant in chosen:
+                    say(f"prepare {variant.label} {mode}")
+                    key = (variant.label, dtype, compile_it)
+                    if key not in built:
+                        model = build_model(variant.name, layout, variant.config).to(device).eval()
+                        model.requires_grad_(False)
+                        model.set_compute_dtype(DTYPES[dtype])
+                        built[key] = (model, own_step(model, compile_it))
+                    try:
+                        call, chunk = pilot(*built[key], batch, device, compile_it)
+                    except Exception as error:  # no C++ compiler, or no kernel for the dtype
+                        if type(error).__module__.partition(".")[0] != "torch" and not isinstance(error, RuntimeError):
+                            raise
+                        notes.append(f"{variant.label} {mode} does not run here: {one_line(error, 120)}")
+                        continue
+                    here.append(Cell(variant, dtype, compile_it, batch, call, chunk))
+                spent += time.perf_counter() - start
             for turn in range(rounds):
                 # Each round starts elsewhere, so that no model always follows the same neighbour.
-                start = turn * 3 % max(1, len(here))
-                for cell in here[start:] + here[:start]:
+                first = turn * 3 % max(1, len(here))
+                for cell in here[first:] + here[:first]:
                     say(f"batch {batch} {cell.variant.label}")
                     cell.rates.append(timed(cell.call, seconds, device))
             for cell in here:
-                cell.call = _nothing  # lets go of model and buffers before the next batch
+                cell.call = _nothing  # lets go of the buffers before the next batch
             cells += here
     return cells, notes
 
