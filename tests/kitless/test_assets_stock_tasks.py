@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashnerd_ext.robots.assets import root
+from flashnerd_ext.robots.assets import root, urdf_robot
+from flashnerd_ext.robots.assets.description import Source, UrdfRobot
 from flashnerd_ext.robots.assets.descriptions import get_description
 from flashnerd_ext.robots.assets.readback import read_asset
-from flashnerd_ext.robots.assets.verify import verify
+from flashnerd_ext.robots.assets.verify import compare, newton_reference, verify
 
 pytestmark = pytest.mark.kitless
 
@@ -90,6 +91,26 @@ def test_stock_cartpole_runs_and_has_the_assets_masses(task: str, tmp_path: Path
     slider, _ = asset.breadth_first()
     assert (result["limits"][0][0], result["limits"][1][0]) == pytest.approx(slider.limits)
     assert abs(result["limits"][0][1]) >= 1e9  # the pole turns freely
+
+
+def test_newton_reads_a_converted_urdf_as_it_was_meant(tmp_path: Path) -> None:
+    """ANYmal-C through our USD into Newton and MuJoCo against the same USD in Pinocchio: a floating base, kept feet."""
+    pytest.importorskip("pinocchio")
+    path = "cmeel.prefix/share/example-robot-data/robots/anymal_c_simple_description/urdf/anymal.urdf"
+    robot = UrdfRobot(
+        name="anymal_c",
+        source=Source("example-robot-data", path, "BSD-3-Clause"),
+        outputs=("anymal_c.usd",),
+        root="anymal",
+        joints=tuple(f"{leg}_{joint}" for joint in ("HAA", "HFE", "KFE") for leg in ("LF", "RF", "LH", "RH")),
+        keep=(".*_FOOT",),
+        visual="collision",
+    )
+    written = urdf_robot.convert(robot, tmp_path / "anymal_c.usd")
+    reference = newton_reference(written)
+    assert sorted(reference.joints) == sorted(robot.joints)
+    for check in compare(read_asset(written), reference, tolerance=1e-5):
+        assert check.ok, check
 
 
 def test_cartpole_equals_what_newton_and_mujoco_make_of_the_packaged_file() -> None:

@@ -198,7 +198,7 @@ def test_a_missing_package_leaves_the_robot_out(clean: Path, monkeypatch: pytest
     build.build_root()
     with pytest.raises(FlashNerdError, match=r"no-such-package.*pip install no-such-package"):
         asset_key("cartpole")
-    with pytest.raises(FlashNerdError, match="did you mean cartpole|known"):
+    with pytest.raises(FlashNerdError, match=r"did you mean cartpole|known"):
         get_description("cartpol")
 
 

@@ -71,7 +71,10 @@ class Asset:
         return float(sum(body.mass for body in self.bodies.values()))
 
     def breadth_first(self) -> list[Joint]:
-        """Movable joints, level by level from the root, in file order within a level (Newton's own order)."""
+        """Movable joints, level by level from the root, in file order within a level.
+
+        This is the order of PhysX; Newton's USD importer goes depth-first, so map joints by name.
+        """
         children = {joint.child for joint in self.joints if joint.parent is not None}
         level = [name for name in self.bodies if name not in children]
         ordered: list[Joint] = []
