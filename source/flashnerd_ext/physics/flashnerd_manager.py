@@ -13,12 +13,11 @@ from isaaclab_newton.physics import NewtonManager, NewtonMJWarpManager
 from newton import Model, ModelFlags
 from newton.solvers import SolverMuJoCo
 
-from flashnerd_ext.bundle.check import check_against
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.frame import frame_names
 from flashnerd_ext.physics.bundles import choose_bundle
 from flashnerd_ext.physics.environment import attach, calling_environment
-from flashnerd_ext.physics.facts import running_facts
+from flashnerd_ext.physics.facts import check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
 from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.integrate import fit_clock
@@ -126,7 +125,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         solver, cfg = cls._learned(), cls._solver_cfg()
         card, physics_dt = solver.bundle.card, cls._physics_dt()
         clock = fit_clock(card, physics_dt, NewtonManager._decimation)
-        findings = check_against(card, running_facts(cls.get_model(), physics_dt, NewtonManager._decimation))
+        findings = check_simulation(card, cls.get_model(), physics_dt, NewtonManager._decimation)
         for warning in findings.warnings:
             if cfg.strict:
                 raise FlashNerdError(f"{warning[:-1]} (refused because solver_cfg.strict is on).")
