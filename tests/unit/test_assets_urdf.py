@@ -23,7 +23,7 @@ ROBOT = """<robot name="toy">
     <collision><origin xyz="0 0 0.1" rpy="0.3 0 0"/><geometry><box size="0.2 0.1 0.05"/></geometry></collision>
     <collision><geometry><sphere radius="0.05"/></geometry></collision>
   </link>
-  <joint name="plate_mount" type="fixed"><parent link="base"/><child link="plate"/>
+  <joint name="plate_mount" type="fixed"><parent link="base"/><child link="plate"/><axis xyz="0 0 0"/>
     <origin xyz="0 0 0.2" rpy="0.1 0.2 0.3"/></joint>
   <link name="plate"><inertial><origin rpy="0.5 0 0"/><mass value="0.5"/>
       <inertia ixx="0.001" iyy="0.002" izz="0.0015" ixy="0" ixz="0" iyz="0"/></inertial>
@@ -204,6 +204,8 @@ def test_edits_that_fit_nothing_are_named(toy: UrdfRobot, change: dict[str, obje
     ("old", "new", "said"),
     [
         ("</robot>", "", r"cannot be read as a URDF"),
+        ('<axis xyz="0 -1 0"/>', '<axis xyz="0 0 0"/>', r"axis of joint 'j0' is zero"),
+        ('"wheel"', '"wheel.0"', r"'wheel\.0' of robot 'toy' cannot be a name in USD"),
         ('type="prismatic"', 'type="ball"', r"joint type 'ball' is not supported"),
         ('<parent link="arm"/>', '<parent link="nowhere"/>', r"does not define: nowhere"),
         ('<mass value="1.2"/>', '<mass value="0"/>', r"body 'arm' of robot 'toy' has no mass"),

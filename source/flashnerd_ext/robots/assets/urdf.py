@@ -93,6 +93,12 @@ def load(robot: UrdfRobot) -> Tree:
     _lock(tree, robot)
     _merge(tree, robot)
     _rebase(tree, robot)
+    for name in [*tree.links, *(joint.name for joint in tree.joints)]:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            raise FlashNerdError(
+                f"'{name}' of robot '{robot.name}' cannot be a name in USD (letters, digits and _ only): give it "
+                "another one in rename."
+            )
     for link in tree.links.values():
         if link.inertia.mass <= 0.0:
             raise FlashNerdError(
@@ -208,6 +214,10 @@ def _joint(element: ElementTree.Element) -> UrdfJoint:
     if kind not in ("revolute", "continuous", "prismatic", "fixed"):
         raise ValueError(f"joint type '{kind}' is not supported")
     axis = _numbers(getattr(element.find("axis"), "attrib", {}).get("xyz"), (1, 0, 0))
+    if not axis.any():
+        if kind != "fixed":
+            raise ValueError(f"the axis of joint '{element.get('name')}' is zero")
+        axis = np.array([1.0, 0.0, 0.0])  # exporters write a zero axis for joints that have none
     limit = getattr(element.find("limit"), "attrib", {})
     free = kind in ("continuous", "fixed") or not limit
     mimic = element.find("mimic")
