@@ -205,4 +205,4 @@ def test_mutation_gives_an_equal_bundle_or_one_sentence(family: str, original: P
         assert ((folder / "card.json").read_bytes(), (folder / "weights.safetensors").read_bytes()) == files
     assert [item.name for item in tmp_path.iterdir()] == ["bundle"]
     # A loader that accepts everything, or a mutation that never bites, would make this test worthless.
-    assert refused >= 0.5 * count
+    assert refused >= 0.4 * count

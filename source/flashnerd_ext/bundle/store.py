@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
+import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -15,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 from flashnerd_ext.bundle import weights as weights_file
 from flashnerd_ext.bundle.card import Card, WeightsCard, format_card, parse_card, validate
 from flashnerd_ext.bundle.folder import CARD_FILE, WEIGHTS_FILE, read_folder, staged
-from flashnerd_ext.bundle.schema import REMEDY, Refusal, show
+from flashnerd_ext.bundle.schema import MAX_CONFIG_NUMBER, REMEDY, Refusal, show
 from flashnerd_ext.errors import FlashNerdError, nearest, one_line
 
 if TYPE_CHECKING:
     import torch
 
+    from flashnerd_ext.model.layout import StateLayout
     from flashnerd_ext.model.registry import DynamicsModel
 
+DIRECT_BUILD = 2**23
+"""Largest product of a configuration's three largest integers for which a model is built at once."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -122,12 +127,15 @@ def load_bundle(name_or_path: str | os.PathLike[str], device: torch.device | str
     card = parse_card(raw_card)
     _check_weights(raw_weights, card)
     entries = weights_file.read_header(raw_weights)
-    # Shapes first, without memory: a configuration of another size is refused before anything is allocated.
-    found = weights_file.differences(entries, build(card, meta=True))
+    # A large configuration is built without memory first, so that one of another size allocates nothing; a small one
+    # is not, since the first such build of a process costs a second.
+    large = _largest(card.model.config) > DIRECT_BUILD
+    model = build(card, meta=large)
+    found = weights_file.differences(entries, model)
     if found:
         raise _explain(found, entries, card)
     _check_frame_names(card)
-    model = build(card)
+    model = build(card) if large else model
     _check_options(card, model)
     model.load_state_dict(weights_file.deserialize(raw_weights), strict=True, assign=False)
     model.eval().requires_grad_(False)
@@ -194,6 +202,11 @@ def build(card: Card, config: dict[str, Any] | None = None, meta: bool = False) 
         ) from None
 
 
+def _largest(config: dict[str, Any]) -> int:
+    numbers = sorted((value for value in config.values() if type(value) is int and value > 1), reverse=True)
+    return math.prod(numbers[:3])
+
+
 def _explain(
     found: list[weights_file.Difference], entries: dict[str, weights_file.TensorEntry], card: Card
 ) -> FlashNerdError:
@@ -213,21 +226,48 @@ def _explain(
 def _matching_override(
     found: list[weights_file.Difference], entries: dict[str, weights_file.TensorEntry], card: Card
 ) -> str | None:
-    sizes = sorted({size for item in found if item.stored for size in item.stored[1]})
-    depths = range(1, 13)
-    for key, value in card.model.config.items():
+    """The one option that turns the card's configuration into one that the weights fit, if there is one."""
+    if any(item.stored and item.current and item.stored[0] != item.current[0] for item in found):
+        return None  # another dtype is no matter of sizes
+    stored = {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
+    config = card.model.config
+    for key, value in config.items():
         if type(value) is not int:
             continue
-        for candidate in dict.fromkeys((*sizes, *depths)):
-            if candidate == value:
-                continue
-            try:
-                model = build(card, {**card.model.config, key: candidate}, meta=True)
-                if not weights_file.differences(entries, model):
-                    return f"model.{key}={candidate} (stored {candidate}, current {value})"
-            except Exception:  # a candidate that cannot be built is simply not the one
-                continue
+        for candidate in _candidates(value, found):
+            changed = json.dumps({**config, key: candidate}, sort_keys=True)
+            if _shapes(card.model.name, card.layout, changed) == stored:
+                return f"model.{key}={candidate} (stored {candidate}, current {value})"
     return None
+
+
+def _candidates(value: int, found: list[weights_file.Difference]) -> list[int]:
+    """What an option may have been: a size that is ``a + b x option`` for a small ``b``, or a count of layers."""
+    pairs = dict.fromkeys(
+        (old, new)
+        for item in found
+        if item.stored and item.current and len(item.stored[1]) == len(item.current[1])
+        for old, new in zip(item.stored[1], item.current[1], strict=True)
+        if old != new
+    )
+    tries = [value + (old - new) // b for old, new in list(pairs)[:3] for b in (1, 2, 3, 4) if (old - new) % b == 0]
+    tries += [old * value // new for old, new in list(pairs)[:3] if new and old * value % new == 0]
+    if any(item.stored is None or item.current is None for item in found):
+        tries += [value - 1, value + 1, value - 2, value + 2, value - 3, value + 3]
+    return [item for item in dict.fromkeys(tries) if 1 <= item <= MAX_CONFIG_NUMBER and item != value]
+
+
+@functools.lru_cache(maxsize=1024)
+def _shapes(name: str, layout: StateLayout, config: str) -> dict[str, tuple[str, tuple[int, ...]]] | None:
+    import torch
+
+    from flashnerd_ext.model.registry import build_model
+
+    try:
+        with torch.device("meta"):
+            return weights_file.shapes(build_model(name, layout, json.loads(config)))
+    except Exception:  # a candidate that cannot be built is simply not the one
+        return None
 
 
 def _check_options(card: Card, model: DynamicsModel) -> None:

@@ -188,13 +188,18 @@ class Difference:
         return f"{show(self.name)[1:-1]}: stored {text(self.stored)}, current {text(self.current)}"
 
 
-def differences(entries: dict[str, TensorEntry], model: nn.Module) -> list[Difference]:
-    """What a file's header and a model's state do not agree on, in the model's order."""
+def shapes(model: nn.Module) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Name of each tensor of a model to safetensors' name of its dtype and its shape."""
     names = names_of_dtypes()
-    current = {
+    return {
         name: (names.get(value.dtype, str(value.dtype)), tuple(value.shape))
         for name, value in model.state_dict().items()
     }
+
+
+def differences(entries: dict[str, TensorEntry], model: nn.Module) -> list[Difference]:
+    """What a file's header and a model's state do not agree on, in the model's order."""
+    current = shapes(model)
     stored = {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
     return [
         Difference(name, stored.get(name), current.get(name))
