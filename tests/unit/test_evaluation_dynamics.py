@@ -108,12 +108,11 @@ def test_model_predictor_equals_the_integrated_sequence_and_starts_each_rollout_
     again, _ = predict(held.joint_q[:, 0], held.joint_qd[:, 0], u)
     np.testing.assert_array_equal(q, again)
     # Feed the frames that were visited through the parallel form: each prediction must give the next state.
-    frames = encode_frame(CART, *(torch.tensor(x[:-1]).double() for x in (q, qd)), torch.tensor(u).double())
+    past_q, past_qd = torch.tensor(q[:-1]), torch.tensor(qd[:-1])
+    frames = encode_frame(CART, past_q, past_qd, torch.tensor(u).double())
     with torch.no_grad():
         out = model.sequence(frames.transpose(0, 1)).transpose(0, 1)
-    next_q, next_qd = Integrator(CART, DT, 2, model.kinematic_prior).apply(
-        torch.tensor(q[:-1]), torch.tensor(qd[:-1]), out
-    )
+    next_q, next_qd = Integrator(CART, DT, 2, model.kinematic_prior).apply(past_q, past_qd, out)
     np.testing.assert_allclose(next_q.numpy(), q[1:], atol=1e-12)
     np.testing.assert_allclose(next_qd.numpy(), qd[1:], atol=1e-12)
 
