@@ -74,13 +74,14 @@ class World:
         import warp as wp
 
         from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
+        from flashnerd_ext.solver.stream import make_stepper
 
         wp.config.quiet = True
         self.model = build_model_of(build, count)
         self.state, self.control = self.model.state(), self.model.control()
         simulation = bundle.card.simulation
         if stepper is None:
-            stepper = Stepper(bundle.model, simulation.dt, simulation.inner_steps, count)
+            stepper = make_stepper(bundle, count, "cpu")
         self.solver = SolverFlashNerd(self.model, bundle, stepper, njmax=8, nconmax=4, integrator="implicitfast")
         self.dt = simulation.dt
         newton.eval_fk(self.model, self.state.joint_q, self.state.joint_qd, self.state)

@@ -74,7 +74,13 @@ class GuardDump:
         due = self._count < self.keep or step - self._last_step >= SLOW_EVERY
         if not self.keep or not due:
             return None
-        return self._write(guard, worlds, causes, step)
+        self._last_step, self._count = step, self._count + 1
+        try:
+            return self._write(guard, worlds, causes, step)
+        except OSError as error:
+            # The simulation is worth more than its report.
+            logger.warning("A guard dump could not be written to %s: %s.", self.folder, error)
+            return None
 
     def _write(self, guard: GuardStage, worlds: torch.Tensor, causes: list[str], step: int) -> Path:
         target = self.folder / f"step-{step:09d}"
@@ -100,7 +106,6 @@ class GuardDump:
         }
         write_json(target / "report.json", content)
         self._point(target)
-        self._last_step, self._count = step, self._count + 1
         if target not in self.written:
             self.written.append(target)
         while len(self.written) > self.keep:
