@@ -48,6 +48,7 @@ def _command(action: str, words: list[str]) -> int:
             f"--rl_library is '{library}', but this script runs rsl_rl: type isaaclab {action} instead."
         )
     _check_numbers(words)
+    _check_checkpoint(_value(words, "--checkpoint"))
     words, steps = _take(words, "--steps")
     if steps is not None and action == "train":
         raise FlashNerdError("--steps belongs to play: type --max_iterations to end a training.")
@@ -134,6 +135,13 @@ def _take(words: list[str], option: str) -> tuple[list[str], str | None]:
         else:
             rest.append(word)
     return rest, value
+
+
+def _check_checkpoint(text: str | None) -> None:
+    """Refuse a checkpoint path that is not there, before anything is loaded; selectors and addresses pass."""
+    if text is None or text in ("latest", "best", "pretrained") or ":" in text or Path(text).exists():
+        return
+    raise FlashNerdError(f"there is no checkpoint at {text}: give a file or run folder with --checkpoint, or 'latest'.")
 
 
 def _check_numbers(words: Sequence[str]) -> None:

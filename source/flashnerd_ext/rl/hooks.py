@@ -15,7 +15,7 @@ from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl import manifest, video
-from flashnerd_ext.rl.overrides import check_overrides, check_task
+from flashnerd_ext.rl.overrides import check_overrides, check_task, check_values
 
 
 @dataclass
@@ -31,6 +31,7 @@ class Run:
     video: bool = False
     facts: dict[str, str] = field(default_factory=dict)
     log_dir: str | None = None
+    manifest_dir: str | None = None
     started: bool = False
     """True once the environment stands; later failures are not the command line's."""
 
@@ -63,18 +64,17 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
     def original(name: str) -> Any:
         return getattr(module, name, None)
 
-    resolve, record, make = (
-        original("resolve_task_config"),
-        original("pre_launch_video_config"),
-        original("create_isaaclab_env"),
-    )
+    resolve, record = original("resolve_task_config"), original("pre_launch_video_config")
+    launch, make = original("launch_simulation"), original("create_isaaclab_env")
     write, playback = original("write_run_manifest"), original("run_playback")
 
     def resolve_task_config(task: str, agent: str, **options: Any) -> Any:
         words = list(sys.argv[1:])
         name = check_task(task, agent)
-        check_overrides(name, agent, words)
+        # Isaac Lab reads the overrides from sys.argv.
+        sys.argv[1:] = words = check_overrides(name, agent, words)
         env_cfg, agent_cfg = resolve(task, agent, **options)
+        check_values(env_cfg)
         if not run.agent_device_given:
             agent_cfg.device = run.device
         run.facts = manifest.physics_facts(name, env_cfg, words)
@@ -86,9 +86,29 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         video.prepare(env_cfg, args, run.video_source)
         record(env_cfg, args)
 
+    @contextmanager
+    def launch_simulation(*args: Any, **options: Any) -> Iterator[Any]:
+        # Isaac Lab's launcher prints the traceback of whatever passes through it; an exit code passes silently.
+        failure: Exception | None = None
+        try:
+            with launch(*args, **options) as value:
+                try:
+                    yield value
+                except Exception as error:
+                    failure = error
+                    raise SystemExit(1) from None
+        except SystemExit:
+            if failure is None:
+                raise
+        if failure is not None:
+            raise failure
+
     def create_isaaclab_env(*args: Any, **options: Any) -> Any:
         env = make(*args, **options)
         run.started = True
+        run.facts.update(manifest.running_bundle(env))
+        if run.manifest_dir is not None:
+            manifest.update_manifest(run.manifest_dir, run.facts)
         return env
 
     def create_rsl_rl_runner(env: Any, agent_cfg: Any, log_dir: str | None = None) -> Any:
@@ -101,6 +121,7 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
 
     def write_run_manifest(log_dir: str, *, library: str, task: str, metadata: dict[str, str] | None = None) -> None:
         write(log_dir, library=library, task=task, metadata={**(metadata or {}), **run.facts})
+        run.manifest_dir = log_dir
 
     def run_playback(step: Callable[[], None], **options: Any) -> None:
         playback(_limited(step, run.steps) if run.steps is not None else step, **options)
@@ -108,6 +129,7 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
     found: dict[str, Callable[..., Any]] = {
         "resolve_task_config": resolve_task_config,
         "pre_launch_video_config": pre_launch_video_config,
+        "launch_simulation": launch_simulation,
         "create_isaaclab_env": create_isaaclab_env,
         "create_rsl_rl_runner": create_rsl_rl_runner,
     }

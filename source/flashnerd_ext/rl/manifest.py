@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.files import write_json
 
 MANIFEST = "run.json"
 COMPARED = ("physics", "solver", "bundle", "bundle_hash")
@@ -36,11 +37,33 @@ def physics_facts(task: str, env_cfg: Any, words: Sequence[str]) -> dict[str, st
     }
     bundle = getattr(solver, "bundle", None)
     if bundle:
-        from flashnerd_ext.bundle.store import load_bundle
-
         facts["bundle"] = str(bundle)
-        facts["bundle_hash"] = str(load_bundle(str(bundle)).hash)
+        # "auto" is decided by the robot in the scene; running_bundle tells once that stands.
+        facts["bundle_hash"] = "undecided" if bundle == "auto" else _hash(str(bundle))
     return facts
+
+
+def _hash(bundle: str) -> str:
+    from flashnerd_ext.bundle.store import load_bundle
+
+    return load_bundle(bundle).hash
+
+
+def running_bundle(env: Any) -> dict[str, str]:
+    """``bundle`` and ``bundle_hash`` of a running learned simulation; empty for analytical physics."""
+    learned = getattr(env.unwrapped.sim.physics_manager, "_learned", None)
+    if learned is None:
+        return {}
+    bundle = learned().bundle
+    return {"bundle": bundle.card.name, "bundle_hash": bundle.hash}
+
+
+def update_manifest(run: str | Path, facts: Mapping[str, str]) -> None:
+    """Put ``facts`` into the metadata of a run's manifest; the file is replaced whole."""
+    path = Path(run) / MANIFEST
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["metadata"].update(facts)
+    write_json(path, content)
 
 
 def preset_name(task: str, physics: Any, words: Sequence[str]) -> str:

@@ -39,10 +39,12 @@ def check_task(task: str | None, agent: str | None = "rsl_rl_cfg_entry_point") -
     return name
 
 
-def check_overrides(task: str, agent: str | None, words: Sequence[str]) -> None:
+def check_overrides(task: str, agent: str | None, words: Sequence[str]) -> list[str]:
     """Check every word that Isaac Lab's parser left over against the task's configuration.
 
-    Words that start with ``+``, ``~`` or ``hydra.`` are left to Hydra, which answers them itself.
+    Returns:
+        The words for Isaac Lab. Hydra's ``+key=value`` and ``++key=value`` lose their signs, since a key that the
+        configuration lacks is refused either way.
 
     Raises:
         FlashNerdError: For a word without ``=``, an unknown key, preset or value type; one sentence each.
@@ -57,10 +59,28 @@ def check_overrides(task: str, agent: str | None, words: Sequence[str]) -> None:
     for section, config in configs.items():
         for path, fields in collect_presets(config).items():
             presets[f"{section}.{path}" if path else section] = fields
-    for word in words:
-        if word.startswith(("+", "~", "hydra.")):
-            continue
+    cleaned = [word.lstrip("+") for word in words]
+    for word in cleaned:
+        if word.startswith("~"):
+            raise FlashNerdError(f"'{word}' would delete a setting, which Isaac Lab's configurations cannot do.")
         _check_word(word, task, configs, presets)
+    return cleaned
+
+
+def check_values(env_cfg: Any) -> None:
+    """Check the numbers that Isaac Lab divides by.
+
+    Raises:
+        FlashNerdError: Naming the field, the value and what to type.
+    """
+    for key, value, smallest in (
+        ("env.sim.dt", env_cfg.sim.dt, 0.0),
+        ("env.decimation", env_cfg.decimation, 0),
+        ("env.scene.num_envs", env_cfg.scene.num_envs, 0),
+        ("env.episode_length_s", env_cfg.episode_length_s, 0.0),
+    ):
+        if not value > smallest:
+            raise FlashNerdError(f"{key} is {value}, but more than 0 is needed: type another {key}=VALUE.")
 
 
 def _check_word(word: str, task: str, configs: dict[str, Any], presets: dict[str, dict[str, Any]]) -> None:
