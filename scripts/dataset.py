@@ -90,7 +90,10 @@ def main() -> int:
     folder = Path(config.out or f"data/{config.robot}")
     if folder.exists() and not folder.is_dir():
         raise FlashNerdError(f"out={folder} is a file, but a folder is needed.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlashNerdError(f"out={folder} cannot be made ({error.strerror}): type another out=FOLDER.") from None
 
     workers = config.workers or max(1, len(os.sched_getaffinity(0)) // local)
     started = time.perf_counter()
@@ -127,7 +130,12 @@ def _write(writer: Writer, started: float) -> int:
             if bad:
                 bar.write(f"{split}: {bad} rows are not finite; they are marked invalid.")
 
-        summary = writer.run(progress)
+        try:
+            summary = writer.run(progress)
+        except OSError as error:
+            raise FlashNerdError(
+                f"{writer.folder} cannot be written ({error}): mend it and run the same command again, it goes on."
+            ) from None
     seconds = time.perf_counter() - ready
     if made:
         print(

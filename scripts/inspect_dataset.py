@@ -39,7 +39,13 @@ def main() -> int:
     reports = inspect_folder(folder, robot)
     describe(reports)
     if any(len(report.rows) for report in reports):
-        print(f"picture: {picture(reports, path, f'{folder} ({summary["robot"]})')}")
+        try:
+            picture(reports, path, f"{folder} ({summary['robot']})")
+        except OSError as error:
+            raise FlashNerdError(
+                f"png={path} cannot be written ({error.strerror}): type another png=FILE.png."
+            ) from None
+        print(f"picture: {path}")
     return 1 if any(report.faults for report in reports) else 0
 
 

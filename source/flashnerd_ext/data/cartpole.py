@@ -175,3 +175,14 @@ def coast(rng: Rng, count: int, steps: int):
     q, qd = _wide(rng, count, 0.8)
     force = np.where(rng.random(count) < 0.4, 0.0, rng.normal(size=count) * 10.0)
     return q, qd, _sum(lambda t, q, qd: np.repeat(force[:, None], 1, 1), _centring(rng, count, 0.5))
+
+
+@sampler("cartpole", "extreme", "fast spins and slides, forces far beyond the limit: only to train on", 0.14, 0.00)
+def extreme(rng: Rng, count: int, steps: int):
+    # Squared errors are dominated by the rare fastest states of long rollouts; here they are not rare.
+    q = np.stack([rng.uniform(-1.5, 1.5, count), rng.uniform(-np.pi, np.pi, count)], 1)
+    qd = rng.uniform(-1, 1, (count, 2)) * np.array([22.0, 72.0])
+    sigma = _column(rng, 20.0, 350.0, count, log=True)[:, None]
+    level = rng.uniform(-PEAK, PEAK, (count, 1)) * (rng.random((count, 1)) < 0.5)
+    values = rng.normal(size=(steps, count, 1)) * sigma + level
+    return q, qd, _sum(lambda t, q, qd: np.clip(values[t], -1300.0, 1300.0), _centring(rng, count, 0.3))

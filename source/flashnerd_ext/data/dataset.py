@@ -9,6 +9,7 @@ h5py are needed here.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,7 @@ def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Traj
     parts: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
     meta: dict[str, Any] = {}
     for path in paths:
+        check_sum(path, splits[split])
         columns, attributes = read_shard(path, robot)
         _same(path, attributes, meta)
         meta = meta or attributes
@@ -117,6 +119,31 @@ def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Traj
     bad = _settle(Path(folder) / split, joined)
     meta |= {"folder": str(folder), "split": split, "samplers": list(meta["samplers"]), "bad_rows": bad}
     return Trajectories(**joined, meta=meta)
+
+
+def check_sum(path: Path, facts: dict[str, Any]) -> None:
+    """Compare a shard with the SHA-256 that ``dataset.json`` has of it.
+
+    HDF5 was seen to run for minutes in a damaged file, so that damage has to be found before it is opened.
+
+    Raises:
+        FlashNerdError: When they differ or the file cannot be read.
+    """
+    wanted = facts.get("sha256", {}).get(path.name)
+    if wanted is not None and file_hash(path) != wanted:
+        raise FlashNerdError(
+            f"{path} is damaged or was replaced (its SHA-256 is not the one in {FILE}): "
+            "delete it and run the same scripts/dataset.py command again."
+        )
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FlashNerdError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_shard(path: Path, robot: Any = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flashnerd_ext.data.dataset import read_shard, read_summary, shard_paths
+from flashnerd_ext.data.dataset import check_sum, read_shard, read_summary, shard_paths
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import atomic_save
 from flashnerd_ext.robots.description import RobotDescription
@@ -80,18 +80,24 @@ def features_of(robot: RobotDescription, rows: np.ndarray) -> list[Feature]:
     for name, kind in zip(layout.joint_names, layout.joint_kinds, strict=True):
         add(f"{name} velocity", "m/s" if kind == "prismatic" else "rad/s", None)
     for name in layout.actuated:
+        prismatic = layout.joint_kinds[layout.joint_names.index(name)] == "prismatic"
+        unit = ("N" if prismatic else "N m") if robot.actuation == "effort" else ("m" if prismatic else "rad")
         limit = robot.effort_limit.get(name) if robot.actuation == "effort" else None
-        add(f"{name} {robot.actuation}", "N or N m", None if limit is None else (-limit, limit))
+        add(f"{name} {robot.actuation}", unit, None if limit is None else (-limit, limit))
     return features
 
 
-def inspect_split(folder: Path, split: str, robot: RobotDescription) -> SplitReport:
-    """Read the split shard by shard; a shard that cannot be read is a fault of the report, not an error."""
+def inspect_split(folder: Path, split: str, robot: RobotDescription, facts: dict[str, Any]) -> SplitReport:
+    """Read the split shard by shard; a shard that cannot be read is a fault of the report, not an error.
+
+    ``facts`` is the split's part of ``dataset.json``.
+    """
     report = SplitReport(split)
     paths = shard_paths(folder, split)
     samples: list[np.ndarray] = []
     for path in paths:
         try:
+            check_sum(path, facts)
             columns, attributes = read_shard(path, robot)
         except FlashNerdError as error:
             report.faults.append(str(error))
@@ -128,7 +134,7 @@ def inspect_folder(folder: Path, robot: RobotDescription) -> list[SplitReport]:
     summary = read_summary(folder)
     reports = []
     for split, facts in summary["splits"].items():
-        report = inspect_split(folder, split, robot)
+        report = inspect_split(folder, split, robot, facts)
         found = len(shard_paths(folder, split))
         if found != facts["shards"]:
             report.faults.append(f"{split} has {found} shards, but dataset.json says {facts['shards']}.")
@@ -187,11 +193,10 @@ def picture(reports: list[SplitReport], path: Path, title: str) -> Path:
     for i, item in enumerate(features):
         low = min(report.features[i].low for report in shown)
         high = max(report.features[i].high for report in shown)
-        edge = 0.08 * (high - low)
-        bins = np.linspace(low - edge, high + edge, BINS + 9)
+        seen = np.concatenate([report.rows[:, i] for report in shown])
+        bins = np.linspace(min(low, seen.min()), max(high, seen.max()), BINS + 9)
         for report in shown:
-            values = np.clip(report.rows[:, i], bins[0], bins[-1])
-            flat[i].hist(values, bins, density=True, histtype="step", linewidth=1.4, label=report.name)
+            flat[i].hist(report.rows[:, i], bins, density=True, histtype="step", linewidth=1.4, label=report.name)
         flat[i].axvspan(low, high, color="0.5", alpha=0.08)
         flat[i].set_xlabel(f"{item.name} [{item.unit}]" if item.unit else item.name)
         flat[i].set_yscale("log")

@@ -18,7 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from flashnerd_ext.data.dataset import FILE, QUATERNION_ORDER, SCHEMA_VERSION, shard_index, shard_paths
+from flashnerd_ext.data.dataset import FILE, QUATERNION_ORDER, SCHEMA_VERSION, file_hash, shard_index, shard_paths
 from flashnerd_ext.data.engines import Engine
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.samplers import SPLITS, counts, mixture, samplers_of
@@ -225,7 +225,7 @@ class Writer:
                 continue
             if stored != self.hash:
                 raise FlashNerdError(
-                    f"{path} was made by another command (hash {stored[:12]}, this one has {self.hash[:12]}): "
+                    f"{path} was made by another command or other samplers (hash {stored[:12]}, this one has {self.hash[:12]}): "
                     "type another out=FOLDER, or delete the folder."
                 )
             if shard_index(path) >= self.plan.shards(split) or shard_index(path) in found:
@@ -312,6 +312,7 @@ class Writer:
                 "transitions": setting.trajectories * setting.steps,
                 "valid_transitions": total.count,
                 "bad_rows": bad,
+                "sha256": {path.name: file_hash(path) for _, path in sorted(done.items())},
                 "samplers": {
                     name: {"share": float(shares[i]), "trajectories": int(per_sampler[i]), "tried": int(tried[i])}
                     for i, name in enumerate(names)
