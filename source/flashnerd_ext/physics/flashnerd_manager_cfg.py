@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonManager
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 
 from flashnerd_ext.errors import FlashNerdError
+
+if TYPE_CHECKING:
+    from isaaclab_newton.physics import NewtonManager
 
 
 @configclass

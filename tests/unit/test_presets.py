@@ -1,0 +1,140 @@
+"""``physics=flashnerd`` on preset classes: found by Isaac Lab's resolver, fresh at each access, without leaks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from flashnerd_ext.errors import FlashNerdError
+
+pytestmark = pytest.mark.kitless
+
+
+@pytest.fixture
+def preset_class() -> type:
+    from isaaclab.utils import configclass
+    from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+    from isaaclab_tasks.utils import PresetCfg
+
+    from flashnerd_ext.physics.presets import offer
+
+    @configclass
+    class PhysicsPresets(PresetCfg):
+        newton_mjwarp: NewtonCfg = NewtonCfg(solver_cfg=MJWarpSolverCfg(njmax=11, cone="elliptic"), num_substeps=2)
+        default: NewtonCfg = newton_mjwarp
+
+    offer(PhysicsPresets, "somebody")
+    return PhysicsPresets
+
+
+def test_each_access_builds_a_new_configuration(preset_class: Any) -> None:
+    first, second = preset_class.flashnerd, preset_class.flashnerd
+    assert first is not second
+    assert first.solver_cfg is not second.solver_cfg
+    first.solver_cfg.bundle = "changed"
+    assert preset_class.flashnerd.solver_cfg.bundle == "somebody"
+
+
+def test_the_tasks_own_settings_are_kept_and_never_modified(preset_class: Any) -> None:
+    from isaaclab_newton.physics import MJWarpSolverCfg
+
+    cfg = preset_class.flashnerd
+    assert (cfg.solver_cfg.njmax, cfg.solver_cfg.cone, cfg.num_substeps) == (11, "elliptic", 2)
+    assert cfg.solver_cfg.solver_type == "flashnerd"
+    assert str(cfg.class_type).endswith("flashnerd_manager:NewtonFlashNerdManager")
+    assert not cfg.use_cuda_graph
+    assert type(preset_class().newton_mjwarp.solver_cfg) is MJWarpSolverCfg
+    assert preset_class().newton_mjwarp.use_cuda_graph
+
+
+def test_the_resolver_finds_it_and_an_override_does_not_leak(preset_class: Any) -> None:
+    from isaaclab_newton.physics import MJWarpSolverCfg
+    from isaaclab_tasks.utils.hydra import resolve_presets
+
+    chosen = resolve_presets(preset_class(), ["flashnerd"])
+    chosen.solver_cfg.guard_margin = 9.0
+    again = resolve_presets(preset_class(), ["flashnerd"])
+    assert again.solver_cfg.guard_margin == 0.25
+    assert type(resolve_presets(preset_class()).solver_cfg) is MJWarpSolverCfg
+
+
+def test_a_subclass_of_the_preset_class_offers_it_too(preset_class: Any) -> None:
+    from isaaclab.utils import configclass
+    from isaaclab_tasks.utils.hydra import resolve_presets
+
+    @configclass
+    class Narrower(preset_class):  # type: ignore[misc, valid-type]
+        pass
+
+    assert resolve_presets(Narrower(), ["flashnerd"]).solver_cfg.solver_type == "flashnerd"
+
+
+def test_an_override_for_one_stock_task_does_not_reach_another() -> None:
+    from isaaclab_tasks.utils import resolve_task_config
+
+    import flashnerd_tasks  # noqa: F401  (what the entry point imports)
+
+    overrides = ["physics=flashnerd", "env.sim.physics.solver_cfg.bundle=/tmp/mine"]
+    first, _ = resolve_task_config("Isaac-Cartpole", None, overrides=overrides)
+    second, _ = resolve_task_config("Isaac-Cartpole-Direct", None, overrides=["physics=flashnerd"])
+    third, _ = resolve_task_config("Isaac-Cartpole", None, overrides=["physics=newton_mjwarp"])
+    assert first.sim.physics.solver_cfg.bundle == "/tmp/mine"
+    assert second.sim.physics.solver_cfg.bundle == "cartpole"
+    assert third.sim.physics.solver_cfg.solver_type == "mujoco_warp"
+
+
+def test_our_task_defaults_to_learned_physics() -> None:
+    from isaaclab_tasks.utils import resolve_task_config
+
+    import flashnerd_tasks  # noqa: F401
+
+    ours, agent = resolve_task_config("FlashNeRD-Cartpole", "rsl_rl_cfg_entry_point", overrides=[])
+    assert ours.sim.physics.solver_cfg.solver_type == "flashnerd"
+    assert ours.sim.physics.solver_cfg.bundle == "cartpole"
+    assert agent.experiment_name == "flashnerd_cartpole"
+    analytical, _ = resolve_task_config("FlashNeRD-Cartpole", None, overrides=["physics=newton_mjwarp"])
+    assert analytical.sim.physics.solver_cfg.solver_type == "mujoco_warp"
+
+
+def test_a_base_with_another_solver_is_refused() -> None:
+    from isaaclab_newton.physics import NewtonCfg, XPBDSolverCfg
+
+    from flashnerd_ext.physics import flashnerd_physics
+
+    with pytest.raises(FlashNerdError, match="NewtonCfg with MJWarpSolverCfg is needed: pass newton_mjwarp"):
+        flashnerd_physics(NewtonCfg(solver_cfg=XPBDSolverCfg()))
+
+
+def test_every_configuration_field_is_documented() -> None:
+    import ast
+    import inspect
+
+    from flashnerd_ext.physics import flashnerd_manager_cfg
+
+    tree = ast.parse(inspect.getsource(flashnerd_manager_cfg))
+    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "FlashNerdSolverCfg").body
+    for field, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign):
+            assert isinstance(after, ast.Expr), f"{ast.unparse(field.target)} has no docstring"
+
+
+def test_the_configuration_imports_without_its_implementation() -> None:
+    code = (
+        "import sys; import flashnerd_ext.physics.flashnerd_manager_cfg, flashnerd_ext.physics.presets; "
+        "bad = [m for m in ('newton', 'mujoco_warp', 'flashnerd_ext.physics.flashnerd_manager', "
+        "'flashnerd_ext.solver.solver_flashnerd') if m in sys.modules]; assert not bad, bad"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_the_stock_tasks_of_a_robot_get_its_bundle() -> None:
+    from flashnerd_ext.physics.presets import STOCK, bundle_of_task, install
+
+    assert install() == list(STOCK)
+    assert bundle_of_task("Isaac-Cartpole-Direct") == "cartpole"
+    with pytest.raises(FlashNerdError, match="no robot description names the task 'Isaac-Cartpol': did you mean"):
+        bundle_of_task("Isaac-Cartpol")
