@@ -10,19 +10,20 @@ from flashnerd_ext.model.cache import RingCache
 
 
 class StreamBlock(nn.Module):
-    """x + W_out [attention(x), silu(gate) * up], all from one packed projection of RMSNorm(x).
+    """x + W_out [attention(x), silu(gate) * up], all from one packed projection of norm(x).
 
     Args:
         width: Hidden size d.
         heads: Attention heads; d must be a multiple.
         span: Frames S that attention sees, the newest included.
         hidden: Size of the gated branch.
+        norm: ``none`` or ``rms``.
     """
 
-    def __init__(self, width: int, heads: int, span: int, hidden: int) -> None:
+    def __init__(self, width: int, heads: int, span: int, hidden: int, norm: str = "none") -> None:
         super().__init__()
         self.width, self.heads, self.span, self.hidden = width, heads, span, hidden
-        self.norm = nn.RMSNorm(width, eps=1e-6)
+        self.norm = make_norm(norm, width)
         self.pack_in = nn.Linear(width, 3 * width + 2 * hidden)
         self.pack_out = nn.Linear(width + hidden, width)
         self.lag = nn.Parameter(torch.randn(span, heads, width // heads) * 0.02)
@@ -63,6 +64,11 @@ class StreamBlock(nn.Module):
         weight = torch.softmax(score.masked_fill(~visible.unsqueeze(-1), float("-inf")), 0)
         attended = (weight.unsqueeze(-1) * values).sum(0)
         return x + self.pack_out(torch.cat((attended.flatten(-2), gated), -1))
+
+
+def make_norm(kind: str, width: int) -> nn.Module:
+    """RMSNorm over ``width`` features, or nothing."""
+    return nn.RMSNorm(width, eps=1e-6) if kind == "rms" else nn.Identity()
 
 
 def _delay(value: Tensor, lag: int) -> Tensor:

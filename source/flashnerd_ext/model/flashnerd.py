@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.cache import RingCache
-from flashnerd_ext.model.cell import StreamBlock
+from flashnerd_ext.model.cell import StreamBlock, make_norm
 from flashnerd_ext.model.contacts import ContactEncoder, ContactRows
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.normalizer import Normalizer
@@ -27,10 +27,13 @@ class FlashNerdConfig:
     """Blocks L."""
     span: int = 3
     """Frames S that a block's attention sees; the receptive field is L (S - 1) + 1."""
-    heads: int = 4
+    heads: int = 2
     """Attention heads."""
     hidden: int = 128
     """Size of the gated branch."""
+    norm: str = "none"
+    """``rms`` normalises the input of every projection. It bounds what the net sees, and dynamics grow with speed
+    and force: without it the one-step error on CartPole was half as large at equal updates."""
     rows_capacity: int = 0
     """Contact rows K of a robot; 0 for a robot that touches nothing."""
     slots: int = 4
@@ -42,6 +45,8 @@ class FlashNerdConfig:
         for name in ("width", "blocks", "span", "heads", "hidden", "links"):
             if int(getattr(self, name)) < 1:
                 raise FlashNerdError(f"model.{name} is {getattr(self, name)}, but at least 1 is needed.")
+        if self.norm not in ("none", "rms"):
+            raise FlashNerdError(f"model.norm is '{self.norm}', but none or rms is needed.")
         if self.width % self.heads:
             raise FlashNerdError(
                 f"model.width is {self.width}, which is not a multiple of model.heads={self.heads}: "
@@ -65,9 +70,9 @@ class FlashNerd(DynamicsModel):
             else None
         )
         self.blocks = nn.ModuleList(
-            StreamBlock(config.width, config.heads, config.span, config.hidden) for _ in range(config.blocks)
+            StreamBlock(config.width, config.heads, config.span, config.hidden, config.norm) for _ in range(config.blocks)
         )
-        self.norm = nn.RMSNorm(config.width, eps=1e-6)
+        self.norm = make_norm(config.norm, config.width)
         self.head = nn.Linear(2 * config.width, self.out_size)
         self.affine = nn.Linear(self.frame_size, self.out_size)
         # Scale of what the affine path leaves over, in units of out_norm; the net's outputs are of order one.

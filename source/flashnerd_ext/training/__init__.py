@@ -1,0 +1,1 @@
+"""Training of dynamics models: windows, loss, optimisers, the loop, checkpoints. Needs torch only."""

@@ -1,0 +1,177 @@
+"""From options to a saved bundle: the stages of ``scripts/train_dynamics.py``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.files import write_json
+from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.flashnerd import FlashNerd
+from flashnerd_ext.model.integrate import Integrator
+from flashnerd_ext.model.registry import build_model
+from flashnerd_ext.robots.description import RobotDescription
+from flashnerd_ext.robots.registry import get_robot
+from flashnerd_ext.runtime import machine_facts, seed_everything, set_threads
+from flashnerd_ext.training.checkpoint import NAME
+from flashnerd_ext.training.config import TrainDynamicsConfig
+from flashnerd_ext.training.distributed import Ranks, choose_device, ranks
+from flashnerd_ext.training.loss import StateLoss
+from flashnerd_ext.training.statistics import fit_affine, fit_normalisation, state_spread
+from flashnerd_ext.training.trainer import Run, train
+from flashnerd_ext.training.windows import Windows, make_windows
+
+if TYPE_CHECKING:
+    from flashnerd_ext.data.dataset import Trajectories
+
+STATISTICS_ROWS = 500_000
+MEASURED_ROLLOUTS = 2000
+
+
+def train_dynamics(config: TrainDynamicsConfig) -> Path:
+    """Train a model and save it as a bundle.
+
+    Returns:
+        The bundle's folder; the checkpoint, ``history.json`` and the TensorBoard log lie beside it in ``OUT-run``.
+
+    Raises:
+        FlashNerdError: For options, data or a checkpoint that do not fit.
+    """
+    from flashnerd_ext.data.dataset import load_trajectories
+
+    config.check()
+    robot = get_robot(config.robot)
+    with ranks(config.device) as place:
+        set_threads(config.threads or None)
+        device = choose_device(config.device, place.local)
+        seed_everything(config.seed, config.deterministic)
+        out = Path(config.out or f"runs/dynamics/{config.robot}-{config.model}-s{config.seed}")
+        folder = out.parent / f"{out.name}-run"
+        refuse_overwrite(folder, config)
+        model = build_model(config.model, robot.layout, config.options).to(device)
+        data = load_trajectories(config.data, "train", robot)
+        run = prepare(config, robot, model, data, load_trajectories(config.data, "val", robot), folder, place, device)
+        say(place, f"{config.model}: {model.parameter_count():,} parameters, {len(run.train.starts):,} windows, {device}")
+        train(run)
+        if place.main:
+            finish(run, robot, data, out)
+    return out
+
+
+def refuse_overwrite(folder: Path, config: TrainDynamicsConfig) -> None:
+    """A finished or interrupted run is not overwritten by accident."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not config.resume and (folder / NAME).exists():
+        raise FlashNerdError(
+            f"{folder} holds a checkpoint already: type resume=true to go on with it, another out=, or delete it."
+        )
+
+
+def prepare(
+    config: TrainDynamicsConfig,
+    robot: RobotDescription,
+    model: DynamicsModel,
+    data: Trajectories,
+    val: Trajectories,
+    folder: Path,
+    place: Ranks,
+    device: torch.device,
+) -> Run:
+    """Windows, statistics, the affine start and the loss."""
+    integrator = Integrator(robot.layout, robot.dt, robot.decimation, model.kinematic_prior)
+    length = config.train.window
+
+    def windows(part: Trajectories, size: int) -> Windows:
+        return make_windows(
+            robot.layout, integrator, part.joint_q, part.joint_qd, part.actuation, part.valid, size
+        )
+
+    train_windows = windows(data, max(length, config.train.multistep))
+    train_windows.length = length
+    rows = torch.nonzero(torch.from_numpy(data.valid).flatten()).squeeze(1)
+    chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(config.seed))[:STATISTICS_ROWS]]
+    frames, targets = train_windows.frames[chosen].to(device), train_windows.targets[chosen].to(device)
+    fit_normalisation(model, frames, targets)
+    if config.train.recipe == "flashnerd":
+        if isinstance(model, FlashNerd):
+            fit_affine(model, frames, targets)
+        train_windows.emphasise(model.frame_norm.mean.cpu(), model.frame_norm.std.cpu(), config.train.emphasis)
+    position, velocity = state_spread(
+        robot.layout, torch.from_numpy(data.joint_q), torch.from_numpy(data.joint_qd), torch.from_numpy(data.valid)
+    )
+    loss = StateLoss(
+        integrator,
+        position.float().to(device),
+        velocity.float().to(device),
+        equal=config.train.recipe == "nerd",
+        out_std=model.out_norm.std.float().to(device),
+    )
+    return Run(config, model, loss, train_windows, windows(val, length), folder, place, device)
+
+
+def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path) -> None:
+    """Measure on test data, save the bundle and the history, say where they are."""
+    from flashnerd_ext.bundle.make import data_card, envelope, make_card
+    from flashnerd_ext.bundle.store import save_bundle
+
+    config = run.config
+    valid = data.valid
+    stride = max(1, int(valid.sum()) // 2_000_000)
+    card_envelope = envelope(
+        robot.layout,
+        data.joint_q[:, :-1][valid][::stride],
+        data.joint_qd[:, :-1][valid][::stride],
+        data.actuation[valid][::stride],
+    )
+    model = run.model.cpu().eval()
+    measured = measure(config, robot, model)
+    measured |= {"val_one_step": run.best, "train_minutes": run.seconds / 60, "train_updates": float(run.total)}
+    card = make_card(
+        robot=robot,
+        model=model,
+        envelope=card_envelope,
+        engine=str(data.meta.get("engine", "unknown")),
+        asset_key=str(data.meta.get("asset_key", f"{robot.name}@unknown")),
+        physical=physical_of(config.data),
+        seed=config.seed,
+        data=[data_card(config.data, [int(data.meta.get("seed", 0))], len(valid), int(valid.sum()))],
+        measured=measured,
+    )
+    bundle = save_bundle(out, model, card)
+    write_json(run.folder / "history.json", {"history": run.history, "machine": machine_facts(), "measured": measured})
+    shown = "  ".join(f"{name} {value:.3g}" for name, value in measured.items())
+    print(f"{shown}\nbundle {out} ({bundle.hash[:12]}), log and checkpoint {run.folder}")
+
+
+def measure(config: TrainDynamicsConfig, robot: RobotDescription, model: DynamicsModel) -> dict[str, float]:
+    """Rollout errors on the test split, which nothing above has seen; it chooses nothing."""
+    from flashnerd_ext.data.dataset import load_trajectories
+    from flashnerd_ext.evaluation.dynamics import make_test_set, roll_out
+    from flashnerd_ext.evaluation.predictors import model_predictor
+    from flashnerd_ext.evaluation.rollout_error import HORIZONS
+
+    data = load_trajectories(config.data, "test", robot)
+    horizons = [horizon for horizon in HORIZONS if horizon <= data.valid.shape[1]]
+    test = make_test_set(data, robot.layout, horizons, rollouts=MEASURED_ROLLOUTS, all_frames=0, seed=0)
+    errors = roll_out(model_predictor(model, robot.dt, robot.decimation), test, batch=1024)["initial"]
+    measured = {f"E{horizon}": errors.at(horizon).mean for horizon in horizons}
+    # JSON has no infinity: a model that blew up gets a figure that nobody mistakes for an error of this world.
+    measured = {name: value if math.isfinite(value) else 1e9 for name, value in measured.items()}
+    return measured | {"evaluated_trajectories": float(len(test.windows["initial"].start))}
+
+
+def physical_of(folder: str) -> Any:
+    """Masses, inertias and limits of the data's engine model, where the data set recorded them."""
+    from flashnerd_ext.bundle.make import UNKNOWN_PHYSICAL
+
+    return UNKNOWN_PHYSICAL
+
+
+def say(place: Ranks, text: str) -> None:
+    """Print on the main process."""
+    if place.main:
+        print(text, flush=True)

@@ -1,0 +1,58 @@
+"""The training loss: the metric's own error of the next state, so that training minimises what is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flashnerd_ext.model.integrate import Integrator
+
+
+@dataclass(frozen=True)
+class StateLoss:
+    """Mean over state dimensions of (next-state error / spread)^2.
+
+    Attributes:
+        integrator: Says how a prediction becomes a state.
+        position_std, velocity_std: Spread of each dimension, [nv].
+        equal: Weigh all (normalised) outputs the same instead, as NeRD does; ``out_std`` [O] normalises them.
+    """
+
+    integrator: Integrator
+    position_std: Tensor
+    velocity_std: Tensor
+    equal: bool = False
+    out_std: Tensor | None = None
+
+    def __call__(self, out: Tensor, target: Tensor) -> Tensor:
+        """Loss of predictions [..., O] against targets [..., O]."""
+        nv = self.integrator.layout.nv
+        error = out - target
+        if self.equal:
+            assert self.out_std is not None
+            return (error / self.out_std).square().mean()
+        dv, dx = error[..., :nv], error[..., nv:]
+        if self.integrator.prior:
+            dx = dx + self.integrator.dt * self.integrator.lead * dv
+        return 0.5 * ((dv / self.velocity_std).square().mean() + (dx / self.position_std).square().mean())
+
+    def nrmse(self, out: Tensor, target: Tensor) -> Tensor:
+        """One-step error in the metric's unit (root of the loss under metric weights)."""
+        plain = StateLoss(self.integrator, self.position_std, self.velocity_std)
+        return plain(out, target).sqrt()
+
+
+def state_error(loss: StateLoss, q: Tensor, qd: Tensor, true_q: Tensor, true_qd: Tensor) -> Tensor:
+    """Mean squared normalised error between states (fixed and free base joints), for multi-step losses."""
+    layout = loss.integrator.layout
+    dq = q[..., layout.q0 :] - true_q[..., layout.q0 :]
+    dv = qd - true_qd
+    position_std = loss.position_std[layout.v0 :]
+    return 0.5 * ((dv / loss.velocity_std).square().mean() + (dq / position_std).square().mean())
+
+
+def as_float(value: Tensor) -> float:
+    """A tensor's value as a Python float."""
+    return float(torch.as_tensor(value).item())
