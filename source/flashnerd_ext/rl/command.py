@@ -53,7 +53,7 @@ def _command(action: str, words: list[str]) -> int:
     if steps is not None and action == "train":
         raise FlashNerdError("--steps belongs to play: type --max_iterations to end a training.")
 
-    _prepare_process()
+    prepare_process()
     from flashnerd_ext.rl.hooks import Run, attached
     from flashnerd_ext.rl.video import report_clips
 
@@ -100,7 +100,8 @@ def default_device() -> str:
     return "cuda:0" if torch.cuda.is_available() else "cpu"
 
 
-def _prepare_process() -> None:
+def prepare_process() -> None:
+    """Activate the asset root and set the thread count; call it before anything imports isaaclab."""
     # The asset root is read when isaaclab is imported, so this comes first.
     from flashnerd_ext.robots import assets
 
