@@ -73,13 +73,17 @@ def test_joint_order_is_converted_by_name() -> None:
     assert not joints.is_identity
     sim_q, sim_qd = np.arange(11.0) + 100, np.arange(10.0) + 200
     q, qd = joints.state_to_card(sim_q, sim_qd)
-    values = dict(zip(order, sim_q[7:], strict=True))
+    values: dict[str, float] = dict(zip(order, sim_q[7:], strict=True))
     assert list(q[7:]) == [values[name] for name in card.robot.joint_names]
     assert list(q[:7]) == list(sim_q[:7]) and list(qd[:6]) == list(sim_qd[:6])
-    for convert in (np.asarray, torch.as_tensor):  # leading dimensions and both kinds
-        batch = convert(np.stack([sim_q, sim_q + 1])), convert(np.stack([sim_qd, sim_qd + 1]))
-        back = joints.state_to_sim(*joints.state_to_card(*batch))
-        assert all(bool((a == b).all()) for a, b in zip(back, batch, strict=True))
+    both = np.stack([sim_q, sim_q + 1]), np.stack([sim_qd, sim_qd + 1])  # leading dimensions, and both kinds
+    back = joints.state_to_sim(*joints.state_to_card(*both))
+    assert (back[0] == both[0]).all() and (back[1] == both[1]).all()
+    tensors = torch.from_numpy(both[0]), torch.from_numpy(both[1])
+    found = joints.state_to_card(*tensors)
+    assert torch.equal(found[0][0], torch.from_numpy(q)) and torch.equal(found[1][0], torch.from_numpy(qd))
+    again = joints.state_to_sim(*found)
+    assert torch.equal(again[0], tensors[0]) and torch.equal(again[1], tensors[1])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,21 @@ def inputs(bundle: Bundle, dtype: Any = np.float64, worlds: int = WORLDS) -> tup
     return q.astype(dtype), qd.astype(dtype), actuation.astype(dtype)
 
 
+def go(bundle: Bundle, arrays: Sequence[Any], **options: Any) -> tuple[Any, Any]:
+    joint_q, joint_qd, actuation = arrays
+    return rollout(bundle, joint_q, joint_qd, actuation, **options)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_kind_dtype_and_shapes_are_those_of_the_inputs(bundle: Bundle, dtype: Any) -> None:
     arrays = inputs(bundle, dtype)
     kept = [array.copy() for array in arrays]
-    q, qd = rollout(bundle, *arrays)
+    q, qd = go(bundle, arrays)
     assert isinstance(q, np.ndarray) and q.dtype == qd.dtype == dtype
     assert q.shape == (STEPS + 1, WORLDS, bundle.card.nq) and qd.shape == (STEPS + 1, WORLDS, bundle.card.nv)
     assert (q[0] == arrays[0]).all() and (qd[0] == arrays[1]).all() and np.isfinite(q).all() and np.isfinite(qd).all()
     assert not (q[-1] == q[0]).all()
-    tq, tqd = rollout(bundle, *(torch.from_numpy(array) for array in arrays))
+    tq, tqd = go(bundle, [torch.from_numpy(array) for array in arrays])
     assert isinstance(tq, torch.Tensor) and not tq.requires_grad
     assert (tq.numpy() == q).all() and (tqd.numpy() == qd).all()
     assert all((array == copy).all() for array, copy in zip(arrays, kept, strict=True))  # inputs stay as they are
@@ -72,9 +78,9 @@ def test_worlds_do_not_touch_each_other(bundle: Bundle) -> None:
 
 def test_gradients_flow_and_the_values_stay(bundle: Bundle) -> None:
     arrays = [torch.from_numpy(array) for array in inputs(bundle)]
-    q, qd = rollout(bundle, *arrays)
+    q, qd = go(bundle, arrays)
     arrays[2].requires_grad_(True)
-    gq, gqd = rollout(bundle, *arrays)
+    gq, gqd = go(bundle, arrays)
     torch.testing.assert_close(gq.detach(), q, atol=1e-11, rtol=1e-11)
     torch.testing.assert_close(gqd.detach(), qd, atol=1e-11, rtol=1e-11)
     gqd[-1].sum().backward()
@@ -88,14 +94,14 @@ def test_gradients_flow_and_the_values_stay(bundle: Bundle) -> None:
         up, down = (rollout(bundle, arrays[0], arrays[1], arrays[2] + sign * step)[1][-1].sum() for sign in (1, -1))
     torch.testing.assert_close(gradient[STEPS - 2, 0, 0], (up - down) / 2e-6, atol=1e-7, rtol=1e-4)
     with torch.no_grad():
-        assert not rollout(bundle, *arrays)[0].requires_grad
+        assert not go(bundle, arrays)[0].requires_grad
 
 
 def test_float64_computes_in_float64_and_returns_the_inputs_dtype(bundle: Bundle) -> None:
     arrays = inputs(bundle, np.float32)
-    single, _ = rollout(bundle, *arrays)
-    double, _ = rollout(bundle, *arrays, dtype=torch.float64)
-    exact, _ = rollout(bundle, *(array.astype(np.float64) for array in arrays))
+    single, _ = go(bundle, arrays)
+    double, _ = go(bundle, arrays, dtype=torch.float64)
+    exact, _ = go(bundle, [array.astype(np.float64) for array in arrays])
     assert double.dtype == np.float32
     np.testing.assert_array_equal(double, exact.astype(np.float32))
     assert np.abs(single - exact).max() < 1e-3
@@ -168,11 +174,11 @@ def test_wrong_inputs_are_one_sentence(cartpole: Bundle, name: str, value: Any, 
 def test_other_wrong_arguments_are_one_sentence(cartpole: Bundle) -> None:
     arrays = inputs(cartpole)
     with pytest.raises(FlashNerdError, match="float16"):
-        rollout(cartpole, *(torch.from_numpy(array).half() for array in arrays))  # type: ignore[arg-type]
+        go(cartpole, [torch.from_numpy(array).half() for array in arrays])
     with pytest.raises(FlashNerdError, match=r"torch\.float16"):
-        rollout(cartpole, *arrays, dtype=torch.float16)
+        go(cartpole, arrays, dtype=torch.float16)
     with pytest.raises(FlashNerdError, match="takes no contact rows"):
-        rollout(cartpole, *arrays, contacts=lambda q, qd: None)  # type: ignore[arg-type,return-value]
+        go(cartpole, arrays, contacts=lambda q, qd: None)
     with pytest.raises(FlashNerdError, match="0 worlds"):
         rollout(cartpole, np.zeros((0, 2)), np.zeros((0, 2)), np.zeros((4, 0, 1)))
 
@@ -182,7 +188,7 @@ def test_contacts_are_asked_for_at_every_step(tmp_path: Path) -> None:
     network_bundle = _touching(tmp_path, config)
     arrays = inputs(network_bundle)
     with pytest.raises(FlashNerdError, match="2 contact rows"):
-        rollout(network_bundle, *arrays)
+        go(network_bundle, arrays)
     seen: list[tuple[int, ...]] = []
 
     def contacts(joint_q: torch.Tensor, joint_qd: torch.Tensor) -> ContactRows:
@@ -190,11 +196,11 @@ def test_contacts_are_asked_for_at_every_step(tmp_path: Path) -> None:
         features = joint_q[:, :1, None].expand(-1, 2, ROW_SIZE)
         return ContactRows(features, torch.zeros(len(joint_q), 2, dtype=torch.int64), joint_qd[:, :2] > 0)
 
-    q, _ = rollout(network_bundle, *arrays, contacts=contacts)
+    q, _ = go(network_bundle, arrays, contacts=contacts)
     assert len(seen) == STEPS and np.isfinite(q).all()
     tensors = [torch.from_numpy(array) for array in arrays]
     tensors[0].requires_grad_(True)
-    gq, _ = rollout(network_bundle, *tensors, contacts=contacts)
+    gq, _ = go(network_bundle, tensors, contacts=contacts)
     np.testing.assert_allclose(gq.detach().numpy(), q, atol=1e-11)
 
 

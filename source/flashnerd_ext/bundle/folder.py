@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,7 +87,7 @@ def _read_file(folder_handle: int, folder: Path, name: str) -> bytes:
         raise FlashNerdError(
             f"{where} cannot be read ({one_line(error.strerror, 60)}): check the file and its permissions."
         ) from None
-    with os.fdopen(handle, "rb") as stream:
+    try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise FlashNerdError(f"{where} is not a regular file, but one is needed: fetch the bundle again.")
@@ -94,10 +96,12 @@ def _read_file(folder_handle: int, folder: Path, name: str) -> bytes:
             raise FlashNerdError(
                 f"{where} has {status.st_size} bytes, but at most {limit} are read: fetch the bundle again."
             )
-        try:
+        with os.fdopen(handle, "rb", closefd=False) as stream:
             data = stream.read(limit + 1)
-        except OSError as error:
-            raise FlashNerdError(f"{where} cannot be read ({one_line(error.strerror, 60)}): check the disk.") from None
+    except OSError as error:
+        raise FlashNerdError(f"{where} cannot be read ({one_line(error.strerror, 60)}): check the disk.") from None
+    finally:
+        os.close(handle)
     if data.startswith(_LFS):
         raise FlashNerdError(
             f"{where} has {len(data)} bytes because this is a Git LFS pointer, not the file: "
@@ -119,6 +123,7 @@ def staged(target: Path) -> Iterator[Path]:
         FlashNerdError: When ``target`` is something else than a bundle folder, or cannot be written.
     """
     _refuse_foreign(target)
+    _sweep(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}"
@@ -145,6 +150,14 @@ def staged(target: Path) -> Iterator[Path]:
     finally:
         # After an exchange this is the bundle that was replaced.
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what saves that were killed left beside ``target`` more than an hour ago."""
+    with contextlib.suppress(OSError):
+        for item in target.parent.glob(f".{glob.escape(target.name)}.*-*"):
+            if item.is_dir() and time.time() - item.stat().st_mtime > 3600:
+                shutil.rmtree(item, ignore_errors=True)
 
 
 def _refuse_foreign(target: Path) -> None:
