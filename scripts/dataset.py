@@ -42,8 +42,8 @@ class DatasetConfig:
     seed: int = _help(0, "decides every number, with the options above and engine, shard and samplers")
     engine: str = _help("mujoco_c", "mujoco_c or mujoco_warp")
     shard: int = _help(5_000, "trajectories in a shard; an interruption loses at most the one being written")
-    samplers: dict[str, float] = field(
-        default_factory=dict, metadata={"help": "mixture, for example samplers={task_noise:1,coast:0.5}"}
+    samplers: list[str] = field(
+        default_factory=list, metadata={"help": "mixture, for example samplers=[task_noise:1,coast:0.5]"}
     )
     workers: int = _help(0, "threads of mujoco_c; 0 takes all cores (divided among local ranks)")
     device: str = _help("cpu", "device of mujoco_warp")
@@ -54,6 +54,19 @@ def _environment(name: str, default: int) -> int:
     if not text.isdigit():
         raise FlashNerdError(f"the environment variable {name} is '{text}', but a whole number is needed.")
     return int(text)
+
+
+def _weights(words: list[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for word in words:
+        name, colon, text = word.partition(":")
+        try:
+            weights[name.strip()] = float(text)
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise FlashNerdError(f"samplers has '{word}', but NAME:WEIGHT is needed, such as [task_noise:1,coast:0.5].")
+    return weights
 
 
 def main() -> int:
@@ -78,7 +91,7 @@ def main() -> int:
         seed=config.seed,
         engine=config.engine,
         shard=config.shard,
-        samplers=dict(config.samplers),
+        samplers=_weights(config.samplers),
         splits={
             "train": SplitPlan(config.train, config.train_steps, complete=False),
             "val": SplitPlan(config.val, config.val_steps, complete=True),

@@ -2,7 +2,7 @@
 
 A sampler draws initial states and returns a policy, a function of time and state, so that feedback is as easy as
 noise. A robot's module registers its samplers and states the mixture of each split; scripts take other mixtures
-with ``samplers.NAME=WEIGHT``.
+with ``samplers=[NAME:WEIGHT,...]``.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def mixture(robot: str, split: str, overrides: dict[str, float] | None = None) -
                     f"samplers names '{name}', which robot={robot} does not have: {nearest(name, known)}"
                 )
             if not np.isfinite(weight) or weight < 0:
-                raise FlashNerdError(f"samplers.{name} is {weight}, but a weight of 0 or more is needed.")
+                raise FlashNerdError(f"samplers gives {name} the weight {weight}, but a weight of 0 or more is needed.")
         weights = np.array([overrides.get(name, 0.0) for name in known])
     else:
         weights = np.array([item.weight[split] for item in known.values()])
     if weights.sum() <= 0:
-        raise FlashNerdError("samplers gives every weight as 0, but one above 0 is needed: type samplers.NAME=1.")
+        raise FlashNerdError("samplers gives every weight as 0, but one above 0 is needed: type samplers=[NAME:1].")
     return weights / weights.sum()
 
 

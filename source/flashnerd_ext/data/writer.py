@@ -225,8 +225,8 @@ class Writer:
                 continue
             if stored != self.hash:
                 raise FlashNerdError(
-                    f"{path} was made by another command or other samplers (hash {stored[:12]}, this one has {self.hash[:12]}): "
-                    "type another out=FOLDER, or delete the folder."
+                    f"{path} was made by another command or other samplers (hash {stored[:12]}, this one has "
+                    f"{self.hash[:12]}): type another out=FOLDER, or delete the folder."
                 )
             if shard_index(path) >= self.plan.shards(split) or shard_index(path) in found:
                 raise FlashNerdError(f"{path} is a shard too many: delete it.")

@@ -17,6 +17,7 @@ What the stock ``Isaac-Cartpole`` task does each physics step under ``newton_mjw
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import tempfile
 from importlib import import_module
@@ -45,14 +46,12 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
     import warp as wp
     from newton.solvers import SolverMuJoCo
 
-    from flashnerd_ext.robots.assets.root import asset_key
-
     wp.config.quiet = True
     path = usd_path or robot_usd(robot)
     builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
     SolverMuJoCo.register_custom_attributes(builder)
     builder.add_usd(
-        path, xform=wp.transform(wp.vec3(0.0, 0.0, 2.0), wp.quat_identity(float)), schema_resolvers=_resolvers()
+        path, xform=wp.transform(wp.vec3(0.0, 0.0, 2.0), wp.quat(0.0, 0.0, 0.0, 1.0)), schema_resolvers=_resolvers()
     )
     builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
     _apply_drives(builder, robot)
@@ -77,7 +76,7 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         )
     return ExportedModel(
         robot=robot.name,
-        asset_key=asset_key(robot.name, "local"),
+        asset_key=_asset_key(robot, path, local=usd_path is None),
         xml=xml,
         fields=_differences(exact, import_module("mujoco").MjModel.from_xml_string(xml)),
         joint_names=tuple(wanted),
@@ -157,6 +156,16 @@ def _differences(exact: Any, plain: Any) -> dict[str, Any]:
         if not np.array_equal(value, getattr(plain.opt, name)):
             fields[f"opt.{name}"] = value.tolist() if isinstance(value, np.ndarray) else value
     return fields
+
+
+def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
+    """The name that bundles and data sets record; of the file that was read, whatever the environment prefers."""
+    if local:
+        from flashnerd_ext.robots.assets.manifest import read_manifest
+        from flashnerd_ext.robots.assets.root import local_root
+
+        return f"{robot.name}@local-{read_manifest(local_root())['robots'][robot.name]['fingerprint']}"
+    return f"{robot.name}@custom-{hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"
 
 
 def robot_usd(robot: RobotDescription) -> str:

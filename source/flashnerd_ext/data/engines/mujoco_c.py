@@ -32,7 +32,8 @@ class MujocoC:
         mujoco.set_mju_user_warning(lambda text: None)
         if self._mj.nq != len(model.joint_names) or self._mj.na:
             raise FlashNerdError(
-                f"robot={model.robot} has a floating base or stateful actuators, which need their engine."
+                f"robot={model.robot} has a floating base or stateful actuators, "
+                "which the data engines do not take so far."
             )
         self._data = [mujoco.MjData(self._mj) for _ in range(workers)]
         self._qpos = np.asarray(model.qpos_index)

@@ -13,8 +13,9 @@ from flashnerd_ext.errors import FlashNerdError, nearest
 
 
 class MujocoWarp:
-    """Steps in float32; agrees with :class:`MujocoC` to 1e-5 of (1 + the fastest velocity) after one model step (tested).
+    """Steps in float32.
 
+    Agrees with :class:`MujocoC` to 1e-5 of (1 + the fastest velocity) after one model step (tested).
     ``device="cuda:0"`` is written with care and has not been run on a GPU.
     """
 
