@@ -4,6 +4,7 @@ python scripts/bundle.py list                  the bundles that come with the pa
 python scripts/bundle.py show NAME_OR_PATH     the card as a table
 python scripts/bundle.py verify NAME_OR_PATH   check a folder: exit 0 when it can be used, 1 when not
 python scripts/bundle.py seal PATH             accept your own edit of a card.json
+python scripts/bundle.py physical PATH         store masses, inertias and limits of the robot's asset in the card
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 
 from flashnerd_ext.errors import FlashNerdError, cli_main, nearest, one_line
 
-COMMANDS = ("list", "show", "verify", "seal")
+COMMANDS = ("list", "show", "verify", "seal", "physical")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(__doc__)
         return 0
     if not words:
-        raise FlashNerdError("no command was given, but one of list, show, verify, seal is needed: type --help.")
+        raise FlashNerdError(
+            "no command was given, but one of list, show, verify, seal, physical is needed: type --help."
+        )
     command, rest = words[0], words[1:]
     if command not in COMMANDS:
         raise FlashNerdError(
@@ -35,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"{command} takes {needed} argument{'s' * (needed != 1)}, but got {len(rest)}: type {example}."
         )
     try:
-        return {"list": show_list, "show": show, "verify": verify, "seal": seal}[command](*rest)
+        commands = {"list": show_list, "show": show, "verify": verify, "seal": seal, "physical": physical}
+        return commands[command](*rest)
     except FlashNerdError as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
@@ -91,6 +95,20 @@ def seal(path: str) -> int:
 
     bundle = seal_bundle(path)
     print(f"sealed: {bundle.card.name}, hash {bundle.hash}")
+    return 0
+
+
+def physical(path: str) -> int:
+    from flashnerd_ext.bundle.facts import physical_of_asset
+    from flashnerd_ext.bundle.store import load_bundle, seal_bundle
+    from flashnerd_ext.data.engines.export import robot_usd
+    from flashnerd_ext.robots.registry import get_robot
+
+    robot = get_robot(load_bundle(path).card.robot.name)
+    found = physical_of_asset(robot_usd(robot))
+    bundle = seal_bundle(path, lambda card: card.replace(physical=found))
+    masses = ", ".join(f"{name} {mass:.4g} kg" for name, mass in found.masses.items())
+    print(f"stored: {masses}; hash {bundle.hash}")
     return 0
 
 

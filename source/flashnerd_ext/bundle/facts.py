@@ -13,7 +13,7 @@ import numpy as np
 from flashnerd_ext.bundle.card import PhysicalCard
 from flashnerd_ext.bundle.check import SimulationFacts, leaf
 from flashnerd_ext.bundle.make import stack
-from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.errors import FlashNerdError, one_line
 
 if TYPE_CHECKING:
     from newton import Model
@@ -144,3 +144,32 @@ def _members(worlds: Any, world: int) -> list[int]:
 
 def _limit(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) or abs(value) >= UNLIMITED else float(value)
+
+
+def physical_of_asset(usd_path: str, **tolerances: float) -> PhysicalCard:
+    """The physical section that Newton reads from a robot's asset, imported as Isaac Lab's Newton backend does.
+
+    Args:
+        usd_path: The robot's USD.
+        **tolerances: See :func:`physical_card`.
+
+    Raises:
+        FlashNerdError: When Newton is not installed or cannot read the asset.
+    """
+    try:
+        import newton
+        import warp as wp
+        from newton.usd import SchemaResolverMjc, SchemaResolverNewton, SchemaResolverPhysx
+    except ImportError as error:
+        raise FlashNerdError(f"reading an asset needs newton ({error}): type pip install newton.") from None
+    wp.config.quiet = True
+    builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
+    newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
+    try:
+        builder.add_usd(usd_path, schema_resolvers=[SchemaResolverNewton(), SchemaResolverPhysx(), SchemaResolverMjc()])
+        model = builder.finalize(device="cpu")
+    except Exception as error:  # USD and Newton raise many kinds
+        raise FlashNerdError(
+            f"the asset {usd_path} cannot be read ({one_line(error, 120)}): type make setup."
+        ) from None
+    return physical_card(facts_from_newton(model, dt=1.0, decimation=1), **tolerances)

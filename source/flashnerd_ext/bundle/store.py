@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -131,12 +132,12 @@ def load_bundle(name_or_path: str | os.PathLike[str], device: torch.device | str
     # is not, since the first such build of a process costs a second.
     large = _largest(card.model.config) > DIRECT_BUILD
     model = build(card, meta=large)
+    _check_options(card, model)
     found = weights_file.differences(entries, model)
     if found:
         raise _explain(found, entries, card)
     _check_frame_names(card)
     model = build(card) if large else model
-    _check_options(card, model)
     model.load_state_dict(weights_file.deserialize(raw_weights), strict=True, assign=False)
     model.eval().requires_grad_(False)
     return Bundle(card, _move(model, device), path, bundle_hash(raw_weights, card))
@@ -278,8 +279,8 @@ def _check_options(card: Card, model: DynamicsModel) -> None:
             raise Refusal(
                 f"model.config.{key}",
                 f"is not stored, current default {text}",
-                "a stored value is needed",
-                f'the override that matches is "{key}": {text} in card.json and python scripts/bundle.py seal PATH',
+                "the value that the weights were trained with is needed",
+                f'add "{key}": {text}, or another value, to model.config and type python scripts/bundle.py seal PATH',
             )
 
 
@@ -333,8 +334,12 @@ def save_bundle(folder: str | os.PathLike[str], model: DynamicsModel, card: Card
     return bundle
 
 
-def seal_bundle(folder: str | os.PathLike[str]) -> Bundle:
+def seal_bundle(folder: str | os.PathLike[str], change: Callable[[Card], Card] | None = None) -> Bundle:
     """Accept an edited ``card.json``: compute its digest anew, if it still parses and fits its weights.
+
+    Args:
+        folder: A bundle.
+        change: Makes another card of the stored one, e.g. with measurements added; weights stay as they are.
 
     Raises:
         FlashNerdError: When anything but the digest is wrong.
@@ -344,7 +349,9 @@ def seal_bundle(folder: str | os.PathLike[str]) -> Bundle:
     card = parse_card(raw_card, sealed=False)
     if card.weights is None:
         raise Refusal("weights", "is null", "the hash of the weights is needed", REMEDY)
-    text = format_card(card.sealed(card.weights)).encode()
+    weights, card = card.weights, change(card) if change else card
+    validate(card)
+    text = format_card(card.sealed(weights)).encode()
     with staged(target) as temporary:
         (temporary / WEIGHTS_FILE).write_bytes(raw_weights)
         (temporary / CARD_FILE).write_bytes(text)
