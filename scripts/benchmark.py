@@ -51,7 +51,7 @@ class BenchmarkConfig:
     physics: list[str] = field(
         default_factory=lambda: ["flashnerd", "newton_mjwarp"], metadata={"help": "what=env: physics presets"}
     )
-    bundle: str = _help("", "what=env: bundle of physics=flashnerd; empty takes the robot's own")
+    bundle: str = _help("", "bundle whose size or physics is measured; empty takes the robot's own")
     seed: int = _help(0, "what=env: seed of the environments")
 
 
@@ -105,7 +105,7 @@ def bench_model(config: BenchmarkConfig) -> dict[str, Any]:
     set_threads(config.threads or None)
     check_device(config.device)
     layout = get_robot(config.robot).layout
-    chosen = throughput.variants(config.models, config.equal_size)
+    chosen = throughput.variants(config.models, config.equal_size, bundle_config(config))
     sizes = throughput.sizes(layout, chosen)
     before = machine_facts()
     cells = len(config.batch) * len(chosen) * len(config.dtype) * len(config.compiled)
@@ -132,7 +132,7 @@ def bench_model(config: BenchmarkConfig) -> dict[str, Any]:
         "ratio": throughput.ratio(done, "flashnerd", "nerd_optimized", config.batch),
         "ratio_nerd": throughput.ratio(done, "flashnerd", "nerd", config.batch),
         "equal_size_ratio": {
-            size: throughput.ratio(done, *pair, config.batch) for size, pair in throughput.EQUAL_PAIRS.items()
+            size: throughput.ratio(done, *pair, config.batch) for size, pair in throughput.equal_pairs(chosen).items()
         },
         "models": sizes,
         "notes": notes,
@@ -152,6 +152,19 @@ def bench_model(config: BenchmarkConfig) -> dict[str, Any]:
     for note in notes:
         print(f"note: {note}")
     return content
+
+
+def bundle_config(config: BenchmarkConfig) -> dict[str, dict[str, Any]]:
+    """Size of the bundle that a user would run, so that it is what gets measured; defaults where none is shipped."""
+    from flashnerd_ext.bundle.store import load_bundle, shipped
+
+    if not config.bundle and config.robot not in shipped():
+        return {}
+    card = load_bundle(config.bundle or config.robot).card
+    if card.robot.name != config.robot:
+        raise FlashNerdError(f"bundle is of robot '{card.robot.name}', but robot={config.robot} is measured.")
+    names = ("nerd", "nerd_optimized") if card.model.name.startswith("nerd") else (card.model.name,)
+    return {name: dict(card.model.config) for name in names}
 
 
 def check_device(device: str) -> None:

@@ -52,13 +52,20 @@ def test_counting_flops_leaves_the_model_as_it_was():
     assert model.training
 
 
-def test_equal_size_variants_have_equal_width_and_depth():
-    chosen = {v.label: v for v in throughput.variants(["flashnerd", "nerd", "nerd_optimized"], True)}
-    for first, second in throughput.EQUAL_PAIRS.values():
-        flash = build_model(chosen[first].name, CART, chosen[first].config).config
-        nerd = build_model(chosen[second].name, CART, chosen[second].config).config
-        assert (flash["width"], flash["blocks"], flash["heads"]) == (nerd["width"], nerd["layers"], nerd["heads"])
+def test_equal_size_variants_have_equal_width_depth_and_heads():
+    names = ["flashnerd", "nerd", "nerd_optimized"]
+    for configs in ({}, {"flashnerd": {"width": 48, "blocks": 3, "heads": 4}}):
+        chosen = throughput.variants(names, True, configs)
+        by = {variant.label: variant for variant in chosen}
+        pairs = throughput.equal_pairs(chosen)
+        assert len(pairs) == 2
+        for first, second in pairs.values():
+            flash = build_model(by[first].name, CART, by[first].config).config
+            nerd = build_model(by[second].name, CART, by[second].config).config
+            assert (flash["width"], flash["blocks"], flash["heads"]) == (nerd["width"], nerd["layers"], nerd["heads"])
+    assert "3x48" in pairs
     assert len(throughput.variants(["flashnerd"], True)) == 1
+    assert throughput.equal_pairs(throughput.variants(names, False)) == {}
 
 
 def test_calls_walk_through_every_chunk_of_the_batch_and_advance_each_cache():

@@ -11,7 +11,7 @@ import statistics
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -19,7 +19,9 @@ import torch
 from flashnerd_ext.errors import one_line
 from flashnerd_ext.evaluation.flops import count_flops_per_step
 from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.flashnerd import FlashNerdConfig
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.nerd import NerdConfig
 from flashnerd_ext.model.registry import build_model
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -77,21 +79,41 @@ class Cell:
         }
 
 
-def variants(models: Sequence[str], equal_size: bool) -> list[Variant]:
-    """Models to measure; with ``equal_size`` also FlashNeRD and Optimized NeRD at each other's width and depth."""
-    chosen = [Variant(name, name) for name in models]
+def variants(
+    models: Sequence[str], equal_size: bool, configs: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[Variant]:
+    """Models to measure.
+
+    Args:
+        models: Names in the model registry.
+        equal_size: Add FlashNeRD and Optimized NeRD at each other's width, depth and heads; their labels say so,
+            e.g. ``nerd_optimized@2x64`` for 2 layers of width 64.
+        configs: Options of a model that differ from its defaults, e.g. those of a bundle.
+    """
+    configs = configs or {}
+    chosen = [Variant(name, name, configs.get(name, {})) for name in models]
     if equal_size and {"flashnerd", "nerd_optimized"} <= set(models):
-        # Same width, depth and heads, and feed-forward of the same arithmetic: gated branch of 2d against GELU of 4d
-        # would be 6 d^2 against 8 d^2, so the branch is 8/3 d, rounded down to a multiple of 16.
+        flash = {**asdict(FlashNerdConfig()), **configs.get("flashnerd", {})}
+        nerd = {**asdict(NerdConfig()), **configs.get("nerd_optimized", {})}
+        # A gated branch of h has 3 d h products where a GELU of 4 d has 8 d^2, so equal arithmetic is h = 8/3 d.
+        hidden = nerd["width"] * 8 // 3
+        small = {"width": flash["width"], "layers": flash["blocks"], "heads": flash["heads"]}
+        large = {"width": nerd["width"], "blocks": nerd["layers"], "heads": nerd["heads"], "hidden": hidden}
         chosen += [
-            Variant("nerd_optimized@2x64", "nerd_optimized", {"width": 64, "layers": 2, "heads": 4}),
-            Variant("flashnerd@6x192", "flashnerd", {"width": 192, "blocks": 6, "heads": 12, "hidden": 512}),
+            Variant(f"nerd_optimized@{small['layers']}x{small['width']}", "nerd_optimized", {**nerd, **small}),
+            Variant(f"flashnerd@{large['blocks']}x{large['width']}", "flashnerd", {**flash, **large}),
         ]
     return chosen
 
 
-EQUAL_PAIRS = {"2x64": ("flashnerd", "nerd_optimized@2x64"), "6x192": ("flashnerd@6x192", "nerd_optimized")}
-"""Equal width and depth: FlashNeRD's default size and NeRD's."""
+def equal_pairs(chosen: Sequence[Variant]) -> dict[str, tuple[str, str]]:
+    """``{size: (FlashNeRD's label, Optimized NeRD's label)}`` of the models that have equal width and depth."""
+    pairs = {}
+    for variant in chosen:
+        name, at, size = variant.label.partition("@")
+        if at:
+            pairs[size] = (variant.label, "nerd_optimized") if name == "flashnerd" else ("flashnerd", variant.label)
+    return pairs
 
 
 def make_call(
