@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashnerd_ext.demo.page import env_speed_table, error_table, model_speed_table, read_json
+from flashnerd_ext.demo.page import env_speed_table, error_table, model_speed_table, policy_table, ratio_text, read_json
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.evaluation.report import Clip, Command, Picture, Section, Table, Text, number, write_report
 
@@ -144,6 +144,20 @@ def test_model_speed_takes_the_best_of_each() -> None:
 def test_env_speed_in_milliseconds() -> None:
     row = {"physics": "newton_mjwarp", "num_envs": 1024, "env_steps_per_s": 12345.6, "physics_s_per_step": 0.02}
     assert env_speed_table({"rows": [row]}).rows == [["MuJoCo Warp", "1,024", "12,346", "20.00 ms"]]
+
+
+def test_ratio_in_words() -> None:
+    text = ratio_text({"ratio": {"1024": {"env": 1.5, "physics": 4.0}}}).text
+    assert "at 1,024 environments the whole step is 1.5 times and its physics part 4 times as fast" in text
+    assert ratio_text({}).text == ""
+
+
+def test_policy_table_names_both_simulators() -> None:
+    cell = {"trained": "flashnerd", "return": 4.91, "interval": [4.9, 4.92], "survival": 0.995, "episodes": 256}
+    cells = [{**cell, "evaluated": name} for name in ("flashnerd", "newton_mjwarp")]
+    table = policy_table({"cells": cells, "dt": 1 / 60, "max_steps": 300})
+    assert table.rows[1] == ["FlashNeRD", "MuJoCo Warp", "4.910", "4.900 to 4.920", "99.5 %", "256"]
+    assert "up to 5 s" in table.caption
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{"])

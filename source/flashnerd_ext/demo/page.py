@@ -147,6 +147,7 @@ def write_page(files: Files, outcomes: Sequence[Outcome]) -> str:
                 ),
                 Clip(files.clip, "The trained policy in learned physics"),
                 policies,
+                *_picture(files.policies.with_suffix(".png"), "Returns of the policy in both simulators"),
                 Command(line["train"]),
                 Command(line["policy"]),
             ],
@@ -168,18 +169,37 @@ def write_page(files: Files, outcomes: Sequence[Outcome]) -> str:
 
 def policy_table(result: Json) -> Table:
     """Mean return of each policy in each simulator, from ``evaluate_policy.py``."""
-    raise NotImplementedError
+    rows = []
+    for cell in _field(result, "cells"):
+        low, high = cell["interval"]
+        rows.append(
+            [
+                label_of(str(cell["trained"])),
+                label_of(str(cell["evaluated"])),
+                f"{cell['return']:.3f}",
+                f"{low:.3f} to {high:.3f}",
+                f"{100 * cell['survival']:.1f} %",
+                f"{int(cell['episodes']):,}",
+            ]
+        )
+    seconds = float(result["dt"]) * int(result["max_steps"])
+    return Table(
+        ("trained in", "evaluated in", "mean return", "95 % interval", "survived", "episodes"),
+        rows,
+        f"Returns of whole episodes of up to {seconds:.0f} s; survived means reached the time limit",
+    )
 
 
 def _error_blocks(files: Files, errors: Table, command: str) -> list[Block]:
     """The table, and the picture and the overlay that ``evaluate_dynamics.py`` writes beside its JSON file."""
-    blocks: list[Block] = [errors]
-    picture, overlay = files.dynamics.with_suffix(".png"), files.dynamics.with_suffix(".mp4")
-    if picture.exists():
-        blocks.append(Picture(picture, "Error over the length of the rollout; the test data were not in training"))
-    if overlay.exists():
-        blocks.append(Clip(overlay, "Model and simulator from the same start, with the same forces"))
-    return [*blocks, Command(command)]
+    overlay = files.dynamics.with_suffix(".mp4")
+    caption = "Error over the length of the rollout; the test data were not in training"
+    clips = [Clip(overlay, "Model and simulator from the same start, with the same forces")] if overlay.exists() else []
+    return [errors, *_picture(files.dynamics.with_suffix(".png"), caption), *clips, Command(command)]
+
+
+def _picture(path: Path, caption: str) -> list[Picture]:
+    return [Picture(path, caption)] if path.exists() else []
 
 
 def _facts() -> list[tuple[str, str]]:
