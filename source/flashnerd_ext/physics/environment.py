@@ -67,6 +67,7 @@ def attach(env: Any) -> None:
 
     for articulation in env.scene.articulations.values():
         watch_resets(articulation)
+        watch_wrenches(articulation)
     if isinstance(env, ManagerBasedRLEnv):
         _add_term(env)
     elif isinstance(env, DirectRLEnv):
@@ -93,6 +94,30 @@ def watch_resets(articulation: Any) -> None:
 
     reset._flashnerd = True  # type: ignore[attr-defined]
     articulation.reset = reset
+
+
+def watch_wrenches(articulation: Any) -> None:
+    """Say once that wrenches on bodies do not act, when the first one is about to be written."""
+    original = articulation.write_data_to_sim
+    if getattr(original, "_flashnerd", False):
+        return
+    composers = [getattr(articulation, f"_{kind}_wrench_composer", None) for kind in ("instantaneous", "permanent")]
+    warned = False
+
+    def write_data_to_sim() -> None:
+        nonlocal warned
+        if not warned and any(composer is not None and composer.active for composer in composers):
+            warned = True
+            if running_solver() is not None:
+                logger.warning(
+                    "An external force or torque is applied to '%s', but the learned dynamics take none: it has no "
+                    "effect. Push by velocity (isaaclab.envs.mdp.push_by_setting_velocity) instead.",
+                    articulation.cfg.prim_path,
+                )
+        original()
+
+    write_data_to_sim._flashnerd = True  # type: ignore[attr-defined]
+    articulation.write_data_to_sim = write_data_to_sim
 
 
 def _selection(env_ids: Any, env_mask: Any) -> Any:

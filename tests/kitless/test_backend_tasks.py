@@ -1,0 +1,98 @@
+"""``physics=flashnerd`` in Isaac Lab's own environments, stock ones included; field cases that need one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashnerd_ext.bundle.store import Bundle
+
+pytestmark = [pytest.mark.kitless, pytest.mark.slow]
+
+CHILD = Path(__file__).with_name("backend_child.py")
+
+
+def child(case: str, bundle: Bundle, folder: Path) -> tuple[dict[str, Any], str]:
+    """Result and everything printed of one case."""
+    command = [sys.executable, str(CHILD), case, str(bundle.path), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
+    return json.loads(lines[-1].removeprefix("RESULT")), done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module", params=["manager", "direct", "ours"])
+def life(request: pytest.FixtureRequest, tiny_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    result, text = child(request.param, tiny_bundle, tmp_path_factory.mktemp(request.param))
+    return {"case": request.param, "text": text, **result}
+
+
+def test_one_model_step_covers_a_control_step(life: dict[str, Any]) -> None:
+    assert life["handles_decimation"]
+    assert life["model_steps"] == 29
+    assert life["sim_time"] == pytest.approx(29 / 60, rel=1e-6)
+
+
+def test_state_is_finite_and_consistent_whenever_it_can_be_read(life: dict[str, Any]) -> None:
+    """Covers F02: also directly after an automatic reset."""
+    assert life["finite"]
+    assert life["consistent"]
+    assert life["acceleration_error"] < 1e-3
+
+
+def test_episode_starts_clear_the_past_and_pushes_do_not(life: dict[str, Any]) -> None:
+    assert life["age_before_reset"] == [2] * 8
+    assert life["time_outs"] == 8
+    assert life["age_after_reset"] == [1] * 8
+    assert life["age_after_push"] == [2, 2]
+
+
+def test_f04_a_held_world_is_terminated_counted_and_dumped(life: dict[str, Any]) -> None:
+    only = [i == 5 for i in range(8)]
+    assert life["terminated"] == only
+    assert life.get("term", only) == only
+    assert life["log"] == pytest.approx(1 / 8)
+    assert not any(life["pending_after"])
+    assert life["held_afterwards"] == 1
+    assert life["dump"]["worlds"] == [5]
+    assert life["dump"]["causes"] == {"5": "the prediction is not finite"}
+    assert life["dump"]["bundle"] == "cartpole"
+    assert "guard held 1 of 8 worlds" in life["text"]
+
+
+def test_f06_two_hard_resets_leave_nothing_of_the_old_solver(life: dict[str, Any]) -> None:
+    assert life["rebuilt"]
+    assert life["steps_after_rebuild"] == 4
+    assert life["moves_after_rebuild"]
+
+
+def test_f16_the_memory_held_is_printed_at_the_start(life: dict[str, Any]) -> None:
+    assert "cache, guard and history hold" in life["text"]
+
+
+def test_f07_every_split_of_the_control_step_gives_the_same(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    result, _ = child("rates", tiny_bundle, tmp_path)
+    trained = result["as trained"]
+    assert {name: run["steps"] for name, run in result.items()} == dict.fromkeys(result, 12)
+    assert [run["handles"] for run in result.values()] == [True, False, True, True]
+    for name, run in result.items():
+        assert run["q"] == trained["q"], name
+        assert run["qd"] == trained["qd"], name
+
+
+def test_what_does_not_fit_is_refused_with_one_sentence(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    """Covers F17 and F18 as far as CartPole shows them."""
+    said, _ = child("refusals", tiny_bundle, tmp_path)
+    assert "type env.sim.dt=0.00833333333 env.decimation=2" in said["decimation"]
+    assert "damping of slider_to_cart is 3, the card says 10" in said["damping"]
+    assert "gravity is (0, 0, -3.7) m/s², the card says (0, 0, -9.81)" in said["gravity"]
+    assert "mass, centre of mass or inertia of a body" in said["mass_strict"]
+    assert "refused because solver_cfg.strict is on" in said["mass_strict"]
+    assert "no bundle is named 'cartpol'" in said["no_bundle"]
+    assert "guard_margin is -1" in said["margin"]
+    assert all("\n" not in text for text in said.values())
