@@ -35,7 +35,6 @@ def export_policy(policy: Any, target: Path, kind: str) -> Path:
     def save(temporary: Path) -> None:
         import onnx
 
-        buffer = io.BytesIO()
         # The exporter talks a lot and names versions that do not matter to a user.
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), _quiet("torch.onnx", "onnxscript"):
             warnings.simplefilter("ignore")
@@ -50,9 +49,8 @@ def export_policy(policy: Any, target: Path, kind: str) -> Path:
                 verbose=False,
             )
         assert program is not None
-        program.save(buffer)
         # One file without external data, so that it can be moved alone.
-        onnx.save(onnx.load_from_string(buffer.getvalue()), str(temporary))
+        onnx.save(program.model_proto, str(temporary))
 
     return atomic_save(target, save)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl import manifest, video
-from flashnerd_ext.rl.overrides import check_overrides, check_task, check_values
+from flashnerd_ext.rl.overrides import check_applied, check_overrides, check_task, check_values
 
 
 @dataclass
@@ -74,6 +74,7 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         # Isaac Lab reads the overrides from sys.argv.
         sys.argv[1:] = words = check_overrides(name, agent, words)
         env_cfg, agent_cfg = resolve(task, agent, **options)
+        check_applied(name, agent, words, {"env": env_cfg, "agent": agent_cfg})
         check_values(env_cfg)
         if not run.agent_device_given:
             agent_cfg.device = run.device
@@ -106,7 +107,7 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
     def create_isaaclab_env(*args: Any, **options: Any) -> Any:
         env = make(*args, **options)
         run.started = True
-        run.facts.update(manifest.running_bundle(env))
+        run.facts.update(manifest.running_bundle())
         if run.manifest_dir is not None:
             manifest.update_manifest(run.manifest_dir, run.facts)
         return env

@@ -49,13 +49,12 @@ def _hash(bundle: str) -> str:
     return load_bundle(bundle).hash
 
 
-def running_bundle(env: Any) -> dict[str, str]:
-    """``bundle`` and ``bundle_hash`` of a running learned simulation; empty for analytical physics."""
-    learned = getattr(env.unwrapped.sim.physics_manager, "_learned", None)
-    if learned is None:
-        return {}
-    bundle = learned().bundle
-    return {"bundle": bundle.card.name, "bundle_hash": bundle.hash}
+def running_bundle() -> dict[str, str]:
+    """``bundle`` and ``bundle_hash`` of this process's learned simulation; empty for analytical physics."""
+    from flashnerd_ext.physics.environment import running_solver
+
+    solver = running_solver()
+    return {} if solver is None else {"bundle": solver.bundle.card.name, "bundle_hash": solver.bundle.hash}
 
 
 def update_manifest(run: str | Path, facts: Mapping[str, str]) -> None:

@@ -49,22 +49,43 @@ def check_overrides(task: str, agent: str | None, words: Sequence[str]) -> list[
     Raises:
         FlashNerdError: For a word without ``=``, an unknown key, preset or value type; one sentence each.
     """
-    from isaaclab_tasks.utils.hydra import collect_presets
-    from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
-
-    configs: dict[str, Any] = {"env": load_cfg_from_registry(task, "env_cfg_entry_point")}
-    if agent:
-        configs["agent"] = load_cfg_from_registry(task, agent)
-    presets: dict[str, dict[str, Any]] = {}
-    for section, config in configs.items():
-        for path, fields in collect_presets(config).items():
-            presets[f"{section}.{path}" if path else section] = fields
+    configs = _load(task, agent)
+    presets = _presets(configs)
     cleaned = [word.lstrip("+") for word in words]
     for word in cleaned:
         if word.startswith("~"):
             raise FlashNerdError(f"'{word}' would delete a setting, which Isaac Lab's configurations cannot do.")
         _check_word(word, task, configs, presets)
     return cleaned
+
+
+def check_applied(task: str, agent: str | None, words: Sequence[str], configs: Mapping[str, Any]) -> None:
+    """Check overrides below a preset against the alternative that was chosen.
+
+    Isaac Lab sets ``env.sim.physics.solver_cfg.bundle=X`` under ``physics=newton_mjwarp`` too, as an attribute that
+    nothing reads.
+
+    Args:
+        task: Registered task id.
+        agent: Its agent entry.
+        words: The overrides, checked by :func:`check_overrides`.
+        configs: Resolved ``env`` and ``agent`` configurations.
+
+    Raises:
+        FlashNerdError: Naming the field and the class that lacks it.
+    """
+    presets = _presets(_load(task, agent))
+    for word in words:
+        key = word.split("=", 1)[0]
+        if not any(key.startswith(f"{path}.") for path in presets):
+            continue
+        section, *parts, leaf = key.split(".")
+        node = configs[section]
+        for part in parts:
+            node = node[part] if isinstance(node, Mapping) else getattr(node, part)
+        fields = getattr(type(node), "__dataclass_fields__", None)
+        if fields is not None and leaf not in fields:
+            raise FlashNerdError(f"'{word}' has no effect here: {type(node).__name__} has no '{leaf}'.")
 
 
 def check_values(env_cfg: Any) -> None:
@@ -81,6 +102,25 @@ def check_values(env_cfg: Any) -> None:
     ):
         if not value > smallest:
             raise FlashNerdError(f"{key} is {value}, but more than 0 is needed: type another {key}=VALUE.")
+
+
+def _load(task: str, agent: str | None) -> dict[str, Any]:
+    from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
+
+    configs: dict[str, Any] = {"env": load_cfg_from_registry(task, "env_cfg_entry_point")}
+    if agent:
+        configs["agent"] = load_cfg_from_registry(task, agent)
+    return configs
+
+
+def _presets(configs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    from isaaclab_tasks.utils.hydra import collect_presets
+
+    return {
+        (f"{section}.{path}" if path else section): fields
+        for section, config in configs.items()
+        for path, fields in collect_presets(config).items()
+    }
 
 
 def _check_word(word: str, task: str, configs: dict[str, Any], presets: dict[str, dict[str, Any]]) -> None:
@@ -106,7 +146,7 @@ def _check_word(word: str, task: str, configs: dict[str, Any], presets: dict[str
 def _check_selector(key: str, value: str, task: str, presets: dict[str, dict[str, Any]]) -> None:
     from isaaclab_tasks.utils.preset_target import PresetTarget
 
-    target = {item.value: item for item in PresetTarget}.get(key)
+    target: Any = {item.value: item for item in PresetTarget}.get(key)
     known: set[str] = set()
     for fields in presets.values():
         for name, config in fields.items():

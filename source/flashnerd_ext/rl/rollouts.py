@@ -29,7 +29,8 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
     """Run every policy, evaluation seed and mode in one simulator.
 
     Args:
-        spec: ``task``, ``agent``, ``physics`` (preset), ``overrides`` (words), ``num_envs``, ``episodes``, ``seeds``,
+        spec: ``task``, ``agent``, ``physics`` (preset), ``bundle`` (of learned physics, or
+            empty), ``overrides`` (words), ``num_envs``, ``episodes``, ``seeds``,
             ``modes``, ``device``, ``policies`` (list of checkpoint paths).
 
     Returns:
@@ -47,18 +48,22 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
     from isaaclab_tasks.utils import resolve_task_config
 
     from flashnerd_ext.rl import manifest
-    from flashnerd_ext.rl.overrides import check_overrides, check_task, check_values
+    from flashnerd_ext.rl.overrides import check_applied, check_overrides, check_task, check_values
 
     load_external_tasks()
     task = check_task(spec["task"], spec["agent"])
     words = check_overrides(task, spec["agent"], [f"physics={spec['physics']}", *spec["overrides"]])
     env_cfg, agent_cfg = resolve_task_config(task, spec["agent"], overrides=words)
+    check_applied(task, spec["agent"], words, {"env": env_cfg, "agent": agent_cfg})
     check_values(env_cfg)
+    solver = getattr(env_cfg.sim.physics, "solver_cfg", None)
+    if spec["bundle"] and hasattr(solver, "bundle"):
+        solver.bundle = spec["bundle"]
     env_cfg.scene.num_envs, env_cfg.sim.device, agent_cfg.device = spec["num_envs"], spec["device"], spec["device"]
     env_cfg.seed = spec["seeds"][0]
     facts = manifest.physics_facts(task, env_cfg, words)
     env = gym.make(task, cfg=env_cfg)
-    facts.update(manifest.running_bundle(env))
+    facts.update(manifest.running_bundle())
     wrapped = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)  # type: ignore[arg-type]
     runs = []
     try:

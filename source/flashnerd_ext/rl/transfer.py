@@ -34,6 +34,7 @@ class TransferConfig:
     physics: list[str] = field(
         default_factory=list, metadata={"help": "presets to evaluate in; the names in policies when empty"}
     )
+    bundle: str = field(default="", metadata={"help": "bundle of learned physics, name or path; the task's when empty"})
     task: str = field(default="FlashNeRD-Cartpole", metadata={"help": "task id"})
     num_envs: int = field(default=256, metadata={"help": "environments"})
     episodes: int = field(default=256, metadata={"help": "episodes of each policy, seed and mode"})
@@ -133,6 +134,7 @@ def _worker(config: TransferConfig, physics: str, paths: list[str], folder: Path
         "task": config.task,
         "agent": config.agent,
         "physics": physics,
+        "bundle": config.bundle,
         "overrides": list(config.overrides),
         "num_envs": config.num_envs,
         "episodes": config.episodes,

@@ -41,13 +41,15 @@ def draw(content: Mapping[str, Any], target: Path) -> Path:
             ]
             axis.bar(places, heights, width * 0.92, color=color_of(name, trained), label=f"trained in {label_of(name)}")
             axis.errorbar(places, heights, errors, fmt="none", ecolor=INK, elinewidth=1.2, capsize=4)
-            for place, height, top in zip(places, heights, errors[1], strict=True):
+            for place, height, low, high in zip(places, heights, *errors, strict=True):
+                upright = height >= 0.0
                 axis.annotate(
                     f"{height:.2f}",
-                    (place, max(height, 0.0) + top),
-                    xytext=(0, 4),
+                    (place, height + high if upright else height - low),
+                    xytext=(0, 4 if upright else -4),
                     textcoords="offset points",
                     ha="center",
+                    va="bottom" if upright else "top",
                     fontsize=9,
                     color=INK,
                 )
