@@ -3,7 +3,8 @@
     python scripts/evaluate_dynamics.py robot=cartpole models=[flashnerd] json=out/error.json
     python scripts/evaluate_dynamics.py models=[flashnerd,nerd] bundles={flashnerd:[run0,run1,run2],nerd:runN} json=OUT
 
-Without an entry in bundles, a model is the bundle shipped under the robot's name. A list is one model, several seeds.
+Without an entry in bundles, flashnerd is the bundle shipped under the robot's name, and any other model is what
+scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A list is one model, several seeds.
 """
 
 from __future__ import annotations
@@ -137,24 +138,36 @@ def check(config: EvaluateConfig) -> None:
 
 
 def find_bundles(config: EvaluateConfig) -> dict[str, list[Bundle]]:
-    """Bundles of each model, from the command line or shipped."""
-    from flashnerd_ext.bundle.store import load_bundle, shipped
+    """Bundles of each model: from the command line, else shipped, else what scripts/train_dynamics.py has made here."""
+    from flashnerd_ext.bundle.store import load_bundle
     from flashnerd_ext.evaluation.predictors import load_models
 
     found = {}
     for name in config.models:
         given = (config.bundles or {}).get(name)
         paths = [str(path) for path in given] if isinstance(given, list) else [str(given)] if given else []
-        if not paths:
-            if name != "flashnerd" or config.robot not in shipped():
-                raise FlashNerdError(
-                    f"no bundle of model '{name}' is shipped for robot={config.robot}: train one with "
-                    f"'python scripts/train_dynamics.py robot={config.robot} model={name}' and type "
-                    f"bundles={{{name}:FOLDER}}, or leave it out of models."
-                )
-            paths = [config.robot]
+        paths = paths or default_bundles(config.robot, name)
         found[name] = load_models(name, paths, config.robot, load_bundle)
     return found
+
+
+def default_bundles(robot: str, name: str) -> list[str]:
+    """Bundles of a model that was given none: the shipped one of the robot, else runs/dynamics/ROBOT-MODEL-sSEED."""
+    from flashnerd_ext.bundle.store import shipped
+
+    if name == "flashnerd" and robot in shipped():
+        return [robot]
+    # Both forms of NeRD hold the same weights, so one training run serves both.
+    for model in {"nerd": ("nerd", "nerd_optimized"), "nerd_optimized": ("nerd_optimized", "nerd")}.get(name, (name,)):
+        runs = sorted(path.parent for path in Path("runs/dynamics").glob(f"{robot}-{model}-s*/card.json"))
+        if runs:
+            print(f"{name}: {', '.join(map(str, runs))}")
+            return [str(path) for path in runs]
+    raise FlashNerdError(
+        f"no bundle of model '{name}' is shipped for robot={robot} or lies in runs/dynamics: train one with "
+        f"'python scripts/train_dynamics.py robot={robot} model={name}', or type bundles={{{name}:FOLDER}}, "
+        "or leave it out of models."
+    )
 
 
 def shared_report(seeds: list[Bundle], other: dict[str, Any], name: str) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def test_figures_picture_clip_and_table(script, folder, tmp_path, monkeypatch, c
 def test_what_cannot_work_is_one_sentence_and_writes_nothing(
     script, folder, tmp_path, monkeypatch, capsys, words, text
 ):
+    monkeypatch.chdir(folder)  # a folder without runs of one's own
     places = {"FLASH": f"{folder}/flash0", "NERD": f"{folder}/nerd0", "DATA": f"{folder}/data"}
     for short, path in places.items():
         words = [word.replace(short, path) for word in words]
@@ -129,3 +130,14 @@ def test_what_cannot_work_is_one_sentence_and_writes_nothing(
     assert text in shown
     assert len(shown.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bundles_that_training_left_here_are_found_and_one_nerd_serves_both(script, tmp_path, monkeypatch):
+    for seed in (1, 0):
+        example_bundle(tmp_path / f"runs/dynamics/cartpole-nerd-s{seed}", model="nerd", seed=seed)
+    (tmp_path / "runs/dynamics/cartpole-nerd-s2").mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = script.EvaluateConfig(models=["nerd", "nerd_optimized"])
+    found = script.find_bundles(config)
+    assert [bundle.path.name for bundle in found["nerd"]] == ["cartpole-nerd-s0", "cartpole-nerd-s1"]
+    assert [bundle.model.name for bundle in found["nerd_optimized"]] == ["nerd_optimized"] * 2
