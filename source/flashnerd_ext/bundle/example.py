@@ -89,6 +89,9 @@ def example_model_and_card(
         measured={"E1": 1.0},
         command="python scripts/train_dynamics.py robot=example",
     )
+    # The same text on every machine and at every commit, so that a test of damaged bytes repeats.
+    training = dataclasses.replace(card.training, git_revision="example")
+    card = dataclasses.replace(card, training=training, versions={"torch": "2.11.0", "newton": "1.6.1"})
     return network, dataclasses.replace(
         card, name=f"example-{description.name}".replace("example-example_", "example-")
     )
