@@ -185,7 +185,7 @@ WRONG = [
     ("--task Isaac-Cartpole ~agent.seed", "would delete a setting"),
     ("--task Isaac-Cartpole --maxiterations 3", "not an option"),
     ("--task Isaac-Cartpole env.sim.dt=0", "env.sim.dt is 0"),
-    ("--task Isaac-Cartpole agent.seed=nan", "not finite"),
+    ("--task Isaac-Cartpole agent.algorithm.learning_rate=1e999", "not finite"),
     ("--task Isaac-Cartpole --agent rsl_rl_cfg", "has no agent configuration"),
     ("--task Isaac-Cartpole physics=newton_mjwarp env.sim.physics.solver_cfg.bundle=x", "has no effect here"),
     ("--task Isaac-Cartpole physics=ovphysx --video", "need Newton physics"),

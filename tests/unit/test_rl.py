@@ -18,6 +18,7 @@ from flashnerd_ext.rl import checkpoint, manifest, returns, video
 from flashnerd_ext.rl.command import _command, _take
 from flashnerd_ext.rl.framing import frame_box, middle_block
 from flashnerd_ext.rl.transfer import TransferConfig, check, summarise, table_text
+from flashnerd_ext.runtime import seed_everything
 
 TRAINED = {"physics": "flashnerd", "solver": "FlashNerdSolverCfg", "bundle": "cartpole", "bundle_hash": "ab" * 32}
 
@@ -103,11 +104,11 @@ def test_killed_save_leaves_the_old_checkpoint(tmp_path: Path) -> None:
 
 
 def test_random_state_goes_on_through_a_safe_file(tmp_path: Path) -> None:
-    random.seed(3), np.random.seed(3), torch.manual_seed(3)
+    seed_everything(3)
     np.random.standard_normal()  # leaves a cached second value, which must travel too
     path = stored(tmp_path / "model_5.pt", infos={checkpoint.STATE_KEY: {"random": checkpoint.random_state()}})
     expected = (random.random(), np.random.standard_normal(3).tolist(), torch.rand(3).tolist())
-    random.seed(0), np.random.seed(0), torch.manual_seed(0)
+    seed_everything(0)
     checkpoint.restore_random_state(checkpoint.read_checkpoint(path)["infos"][checkpoint.STATE_KEY]["random"])
     assert (random.random(), np.random.standard_normal(3).tolist(), torch.rand(3).tolist()) == expected
 
@@ -174,7 +175,8 @@ def test_clips_are_written_whole_and_judged(tmp_path: Path) -> None:
 
     facts = video.write_clip(tmp_path / "a.mp4", frames(20), fps=30)
     assert facts.problem() is None and [item.name for item in tmp_path.iterdir()] == ["a.mp4"]
-    decoded = [frame for frame in imageio.get_reader(tmp_path / "a.mp4")]  # noqa: C416  (its length is unknown)
+    reader: Any = imageio.get_reader(tmp_path / "a.mp4")
+    decoded = [frame for frame in reader]  # noqa: C416  (its length is unknown, and list() asks for it)
     assert len(decoded) == 20 and decoded[0].shape == (64, 96, 3)
     assert np.abs(decoded[0].astype(int) - decoded[-1]).mean() > 1
     assert video.clip_facts(Path("x"), frames(20, moving=False)).problem() == "its frames do not change"

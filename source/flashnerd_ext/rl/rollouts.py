@@ -53,11 +53,12 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
     load_external_tasks()
     task = check_task(spec["task"], spec["agent"])
     words = check_overrides(task, spec["agent"], [f"physics={spec['physics']}", *spec["overrides"]])
-    env_cfg, agent_cfg = resolve_task_config(task, spec["agent"], overrides=words)
+    resolved: tuple[Any, Any] = resolve_task_config(task, spec["agent"], overrides=words)
+    env_cfg, agent_cfg = resolved
     check_applied(task, spec["agent"], words, {"env": env_cfg, "agent": agent_cfg})
     check_values(env_cfg)
     solver = getattr(env_cfg.sim.physics, "solver_cfg", None)
-    if spec["bundle"] and hasattr(solver, "bundle"):
+    if spec["bundle"] and solver is not None and hasattr(solver, "bundle"):
         solver.bundle = spec["bundle"]
     env_cfg.scene.num_envs, env_cfg.sim.device, agent_cfg.device = spec["num_envs"], spec["device"], spec["device"]
     env_cfg.seed = spec["seeds"][0]
@@ -116,9 +117,10 @@ def apply_network(agent_cfg: Any, run: Path) -> Any:
     class Loader(yaml.SafeLoader):
         """Safe, and knows the one tag that Isaac Lab's own files use."""
 
-    Loader.add_constructor(
-        "tag:yaml.org,2002:python/tuple", lambda loader, node: tuple(loader.construct_sequence(node))
-    )
+    def sequence(loader: Any, node: Any) -> list[Any]:
+        return loader.construct_sequence(node)
+
+    Loader.add_constructor("tag:yaml.org,2002:python/tuple", sequence)
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader)
         for name in ("actor", "critic", "student", "teacher"):

@@ -218,6 +218,7 @@ def write_clip(path: str | Path, frames: Sequence[np.ndarray], fps: int, codec: 
     import imageio.v2 as imageio
 
     def save(temporary: Path) -> None:
+        writer: Any
         with imageio.get_writer(temporary, fps=fps, codec=codec, quality=7, macro_block_size=1) as writer:
             for frame in frames:
                 writer.append_data(np.ascontiguousarray(frame[..., :3]))
