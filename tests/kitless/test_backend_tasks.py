@@ -93,6 +93,19 @@ def test_what_does_not_fit_is_refused_with_one_sentence(tiny_bundle: Bundle, tmp
     assert "gravity is (0, 0, -3.7) m/s², the card says (0, 0, -9.81)" in said["gravity"]
     assert "mass, centre of mass or inertia of a body" in said["mass_strict"]
     assert "refused because solver_cfg.strict is on" in said["mass_strict"]
+    assert "the mass of /World/envs/env_1/Robot/pole is -1 kg" in said["mass_negative"]
     assert "no bundle is named 'cartpol'" in said["no_bundle"]
     assert "guard_margin is -1" in said["margin"]
+    # F11: the counts and the missing call.
+    assert "0 articulations in" in said["clone"] or "1 articulations in" in said["clone"]
+    assert "4 environments" in said["clone"]
+    assert "ReplicateSession" in said["clone"]
     assert all("\n" not in text for text in said.values())
+
+
+def test_f17_what_has_no_effect_is_said_once(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    """Masses randomised at each reset, and an external force: one plain warning each, and the simulation goes on."""
+    result, text = child("warnings", tiny_bundle, tmp_path)
+    assert result["finite"]
+    assert text.count("An event changed mass, centre of mass or inertia of a body") == 1
+    assert text.count("An external force or torque is applied") == 1

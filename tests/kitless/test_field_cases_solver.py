@@ -258,8 +258,38 @@ def test_f11_robots_that_are_not_one_a_world(tiny_bundle: Bundle, cartpole: Call
         cartpole(builder)
     builder.end_world()
     model = builder.finalize(device="cpu")
-    with pytest.raises(FlashNerdError, match=r"3 articulations in 1 worlds.*clone_environments"):
+    with pytest.raises(FlashNerdError, match=r"3 articulations in 1 worlds.*ReplicateSession"):
         map_state(model, tiny_bundle.model.layout, "tiny", "cpu")
+
+
+def test_auto_names_the_bundles_where_none_fits(arms: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import newton
+    from newton.solvers import SolverMuJoCo
+
+    from flashnerd_ext.physics import bundles
+
+    builder = newton.ModelBuilder()
+    SolverMuJoCo.register_custom_attributes(builder)
+    arms(ARM_JOINTS)(builder)
+    with pytest.raises(FlashNerdError, match=r"its joints: left_a, left_b, right_a, right_b\); available are "):
+        bundles.choose_bundle("auto", builder.finalize(device="cpu"))
+
+
+def test_auto_takes_the_bundle_of_the_robot(
+    tiny_bundle: Bundle, cartpole: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import newton
+    from newton.solvers import SolverMuJoCo
+
+    from flashnerd_ext.physics import bundles
+
+    monkeypatch.setattr(bundles, "shipped", lambda: [tiny_bundle.path.name])
+    monkeypatch.setattr(bundles, "shipped_root", lambda: tiny_bundle.path.parent)
+    monkeypatch.setattr(bundles, "load_bundle", lambda name: name)
+    builder = newton.ModelBuilder()
+    SolverMuJoCo.register_custom_attributes(builder)
+    cartpole(builder)
+    assert bundles.choose_bundle("auto", builder.finalize(device="cpu")) == tiny_bundle.path.name
 
 
 def test_f15_everything_is_on_the_models_device(make_world: Callable[..., Any]) -> None:

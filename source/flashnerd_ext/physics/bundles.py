@@ -25,9 +25,9 @@ def choose_bundle(name_or_path: str, model: Model) -> Bundle:
     joints = moving_joints(model)
     names = shipped()
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
-    cards = [parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in names]
-    fitting = [card.name for card in cards if set(card.robot.joint_names) == joints]
-    fitting.sort(key=lambda name: (not any(c.name == name == c.robot.name for c in cards), name))
+    cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in names}
+    fitting = [name for name in names if set(cards[name].robot.joint_names) == joints]
+    fitting.sort(key=lambda name: (name != cards[name].robot.name, name))
     if fitting:
         return load_bundle(fitting[0])
     listed = ", ".join(sorted(joints)[:6]) + (", ..." if len(joints) > 6 else "")

@@ -10,7 +10,7 @@ import torch
 import warp as wp
 from isaaclab.physics import PhysicsManager
 from isaaclab_newton.physics import NewtonManager, NewtonMJWarpManager
-from newton import Model, ModelFlags
+from newton import Model, ModelBuilder, ModelFlags
 from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
@@ -21,6 +21,7 @@ from flashnerd_ext.physics.facts import check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
 from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.integrate import fit_clock
+from flashnerd_ext.solver.mapping import CLONE_REMEDY
 from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
 from flashnerd_ext.solver.stream import make_stepper
 
@@ -49,6 +50,19 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     """
 
     # -- construction ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _prepare_builder_for_finalize(cls, builder: ModelBuilder) -> None:
+        """Refuse a scene whose environments were not cloned, before its assets look for robots that are not there."""
+        super()._prepare_builder_for_finalize(builder)
+        scene = getattr(PhysicsManager._sim, "_interactive_scene", None)
+        environments = 1 if scene is None else int(scene.num_envs)
+        worlds, articulations = max(int(builder.world_count), 1), int(builder.articulation_count)
+        if scene is not None and (worlds != environments or articulations != environments):
+            raise FlashNerdError(
+                f"the simulation has {articulations} articulations in {worlds} worlds, but the scene has "
+                f"{environments} environments, and the learned backend steps one robot in each: {CLONE_REMEDY}."
+            )
 
     @classmethod
     def _create_solver(cls, model: Model, solver_cfg: FlashNerdSolverCfg) -> SolverFlashNerd:
@@ -141,7 +155,6 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         )
         cls._settle_model_changes(solver)
         if env is not None:
-            cls._check_clones(env)
             attach(env)
 
     @classmethod
@@ -158,16 +171,6 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             )
             for flag, what in _CHANGES.items()
         }
-
-    @classmethod
-    def _check_clones(cls, env: Any) -> None:
-        worlds, wanted = cls._learned().frame.map.worlds, int(env.scene.num_envs)
-        if worlds != wanted:
-            raise FlashNerdError(
-                f"the simulation has {cls.get_model().articulation_count} articulations in {worlds} worlds, but the "
-                f"scene has {wanted} environments: clone them in _setup_scene with "
-                "self.scene.clone_environments(copy_from_source=False), or declare the robot in the scene config."
-            )
 
     @staticmethod
     def _dump_folder(cfg: FlashNerdSolverCfg, env: Any | None) -> Path:

@@ -11,6 +11,12 @@ from torch import Tensor
 from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.layout import StateLayout
 
+CLONE_REMEDY = (
+    "clone it by declaring the robot in the scene config (cfg.scene), or by spawning it inside a with block of "
+    "isaaclab.cloner.ReplicateSession(...)"
+)
+"""What an environment that forgot to clone has to call."""
+
 
 @dataclass(frozen=True)
 class StateMap:
@@ -78,8 +84,7 @@ def _worlds(model: Any) -> tuple[int, int]:
     if articulations != worlds or model.joint_count % worlds:
         raise FlashNerdError(
             f"the simulation has {articulations} articulations in {worlds} worlds, but the learned backend steps one "
-            "robot a world: clone the environments (scene.clone_environments(copy_from_source=False) in _setup_scene, "
-            "or declare the robot in the scene config), and leave other articulations out."
+            f"robot a world: {CLONE_REMEDY}, and leave other articulations out."
         )
     return worlds, model.joint_count // worlds
 
