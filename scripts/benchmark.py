@@ -60,14 +60,19 @@ def main() -> int:
     check(config)
     content = bench_model(config) if config.what == "model" else bench_env(config)
     if config.json:
+        from flashnerd_ext.evaluation.outputs import writing
         from flashnerd_ext.files import write_json
 
-        print(f"figures: {write_json(config.json, content)}")
+        with writing():
+            print(f"figures: {write_json(config.json, content)}")
     return 0
 
 
 def check(config: BenchmarkConfig) -> None:
     """Refuse values that cannot work, one sentence each."""
+    from flashnerd_ext.evaluation.outputs import check_output
+
+    check_output("json", config.json)
     if config.what not in ("model", "env"):
         raise FlashNerdError(f"what is '{config.what}', but model or env is needed: type what=model.")
     if config.rounds < 1:

@@ -62,6 +62,7 @@ def main() -> int:
 
     from flashnerd_ext.data.dataset import load_trajectories
     from flashnerd_ext.evaluation.dynamics import error_table, evaluate_model, make_test_set
+    from flashnerd_ext.evaluation.outputs import writing
     from flashnerd_ext.robots.registry import get_robot
     from flashnerd_ext.runtime import set_threads
 
@@ -102,7 +103,8 @@ def main() -> int:
     }
     for name in same:  # one line in the picture, not two on top of each other
         del curves[name]
-    write(config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves})
+    with writing():
+        write(config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves})
     print(f"{config.robot}, split {config.split}: {len(test.windows['initial'].start)} rollouts from initial states")
     print(error_table(report, floor, sorted(config.horizons)))
     return 0
@@ -110,6 +112,10 @@ def main() -> int:
 
 def check(config: EvaluateConfig) -> None:
     """Refuse values that cannot work, one sentence each."""
+    from flashnerd_ext.evaluation.outputs import check_output
+
+    for name in ("json", "plot", "clip"):
+        check_output(name, getattr(config, name))
     for name in ("rollouts", "batch", "panels"):
         if getattr(config, name) < 1:
             raise FlashNerdError(f"{name} is {getattr(config, name)}, but at least 1 is needed: type {name}=4.")

@@ -129,3 +129,14 @@ def test_an_environment_that_fails_writes_nothing(script, tmp_path, monkeypatch,
     assert run(script, monkeypatch, "what=env", f"json={tmp_path}/x.json") == 2
     assert "no bundle" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_cannot_be_written_is_refused_before_the_work(script, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    for path, text in ((tmp_path, "which is a folder"), (tmp_path / "file" / "x.json", "is a file, not a folder")):
+        assert run(script, monkeypatch, f"json={path}") == 2
+        assert text in capsys.readouterr().err
+    from flashnerd_ext.evaluation.outputs import writing
+
+    with pytest.raises(FlashNerdError, match="cannot be written"), writing():
+        (tmp_path / "gone" / "x").write_text("")

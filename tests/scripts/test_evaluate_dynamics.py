@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flashnerd_ext.bundle.example import example_bundle
-from flashnerd_ext.errors import cli_main
+from flashnerd_ext.errors import FlashNerdError, cli_main
 from flashnerd_ext.robots.registry import get_robot
 
 
@@ -141,3 +141,14 @@ def test_bundles_that_training_left_here_are_found_and_one_nerd_serves_both(scri
     found = script.find_bundles(config)
     assert [bundle.path.name for bundle in found["nerd"]] == ["cartpole-nerd-s0", "cartpole-nerd-s1"]
     assert [bundle.model.name for bundle in found["nerd_optimized"]] == ["nerd_optimized"] * 2
+
+
+def test_a_result_that_cannot_be_written_is_refused_before_the_work(script, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    for path, text in ((tmp_path, "which is a folder"), (tmp_path / "file" / "x.json", "is a file, not a folder")):
+        assert run(script, monkeypatch, f"json={path}") == 2
+        assert text in capsys.readouterr().err
+    from flashnerd_ext.evaluation.outputs import writing
+
+    with pytest.raises(FlashNerdError, match="cannot be written"), writing():
+        (tmp_path / "gone" / "x").write_text("")

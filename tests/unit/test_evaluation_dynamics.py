@@ -190,3 +190,16 @@ def test_clip_has_frames_that_move_with_the_state(tmp_path, robot):
     with pytest.raises(FlashNerdError, match="mp4 or"):
         write_clip(tmp_path / "c.avi", robot, CART, q, {}, DT)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c.gif"]
+
+
+def test_evaluation_needs_no_simulator():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\n"
+        "for name in ('warp', 'newton', 'isaaclab', 'mujoco', 'mujoco_warp', 'pxr'): sys.modules[name] = None\n"
+        "import flashnerd_ext.evaluation.dynamics, flashnerd_ext.evaluation.throughput, flashnerd_ext.evaluation.clip\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
