@@ -21,7 +21,7 @@ import torch  # noqa: E402
 import warp as wp  # noqa: E402
 from isaaclab_tasks.utils import resolve_task_config  # noqa: E402
 
-import flashnerd_tasks  # noqa: E402, F401
+import flashnerd_tasks  # noqa: E402, F401  # pyright: ignore[reportMissingImports]
 from flashnerd_ext.errors import FlashNerdError  # noqa: E402
 
 BUNDLE, FOLDER = sys.argv[2], Path(sys.argv[3])
@@ -30,7 +30,7 @@ BUNDLE, FOLDER = sys.argv[2], Path(sys.argv[3])
 def make(task: str, count: int, *overrides: str, setup: Any = None) -> Any:
     physics = [] if any(o.startswith("physics=") for o in overrides) else ["physics=flashnerd"]
     solver = [] if physics == [] else [f"env.sim.physics.solver_cfg.bundle={BUNDLE}"]
-    cfg, _ = resolve_task_config(task, None, overrides=[*physics, *solver, *overrides])
+    cfg: Any = resolve_task_config(task, None, overrides=[*physics, *solver, *overrides])[0]
     cfg.scene.num_envs, cfg.sim.device, cfg.seed = count, "cpu", 7
     if physics:
         cfg.sim.physics.solver_cfg.dump_dir = str(FOLDER / "dumps")
@@ -58,8 +58,8 @@ def consistent(env: Any) -> bool:
 
     data, model = robot_of(env).data, NewtonManager.get_model()
     poses = data.body_link_pose_w.torch.clone()
-    fresh = model.state()
-    state = NewtonManager.get_state_0()
+    fresh: Any = model.state()
+    state: Any = NewtonManager.get_state_0()
     newton.eval_fk(model, state.joint_q, state.joint_qd, fresh)
     expected = wp.to_torch(fresh.body_q).view(poses.shape)
     return bool((poses - expected).abs().max() < 1e-5)
@@ -184,7 +184,7 @@ def mass_event(mode: str, low: float, high: float, strict: bool = False) -> Any:
 
         cfg.sim.physics.solver_cfg.strict = strict
         cfg.events.heavier = EventTermCfg(
-            func=mdp.randomize_rigid_body_mass,
+            func=mdp.randomize_rigid_body_mass,  # pyright: ignore[reportArgumentType]
             mode=mode,
             params={
                 "asset_cfg": SceneEntityCfg("robot", body_names="pole"),
@@ -203,7 +203,8 @@ def negative_mass() -> str:
 
     env = make("Isaac-Cartpole", 2)
     env.reset()
-    wp.to_torch(NewtonManager.get_model().body_mass)[5] = -1.0
+    model: Any = NewtonManager.get_model()
+    wp.to_torch(model.body_mass)[5] = -1.0
     NewtonManager.add_model_change(ModelFlags.BODY_INERTIAL_PROPERTIES)
     try:
         env.step(torch.zeros(2, 1))
@@ -236,7 +237,9 @@ def forgot_to_clone() -> str:
 
     class Forgetful(DirectRLEnv):
         def _setup_scene(self) -> None:
-            robot = Articulation(replace(CARTPOLE_CFG, prim_path="/World/envs/env_.*/Robot"))
+            robot = Articulation(  # pyright: ignore[reportAbstractUsage]
+                replace(CARTPOLE_CFG, prim_path="/World/envs/env_.*/Robot")
+            )
             self.scene.articulations["robot"] = robot
 
     try:
@@ -268,9 +271,11 @@ def warnings() -> dict[str, Any]:
 
     env = make("Isaac-Cartpole", 2, "env.episode_length_s=0.1", setup=setup)
     env.reset()
+    finite = True
     for _ in range(20):
         obs, *_ = env.step(torch.zeros(2, 1))
-    result = {"finite": bool(torch.isfinite(obs["policy"]).all())}
+        finite &= bool(torch.isfinite(obs["policy"]).all())
+    result = {"finite": finite}
     env.close()
     return result
 
@@ -320,6 +325,29 @@ def rates() -> dict[str, Any]:
     return results
 
 
+def solver_rate() -> dict[str, Any]:
+    """A bundle trained at the solver's own step: one model step each simulation step."""
+    env = make("Isaac-Cartpole", 4)
+    env.reset()
+    before = env.sim.physics_manager._sim_time
+    for i in range(5):
+        env.step(actions(env, i))
+    restore = break_world(env, 2)
+    # The model fails in both simulation steps of this control step; the environment ends the episode once.
+    _, _, terminated, *_ = env.step(actions(env, 6))
+    restore()
+    solver = solver_of(env)
+    result = {
+        "steps": solver.stream.steps,
+        "handles": bool(env._physics_handles_decimation),
+        "sim_time": env.sim.physics_manager._sim_time - before,
+        "terminated": terminated.tolist(),
+        "held": solver.guard.total.tolist(),
+    }
+    env.close()
+    return result
+
+
 def main() -> None:
     case = sys.argv[1]
     cases = {
@@ -329,6 +357,7 @@ def main() -> None:
         "refusals": refusals,
         "rates": rates,
         "warnings": warnings,
+        "solver_rate": solver_rate,
     }
     print("RESULT" + json.dumps(cases[case]()), flush=True)
 

@@ -162,7 +162,7 @@ def test_sensors_read_nothing_rather_than_something_stale(make_world: Callable[.
     from newton import Contacts
 
     world = make_world(2)
-    contacts = Contacts(rigid_contact_max=8, soft_contact_max=0, requested_attributes={"force"})
+    contacts: Any = Contacts(rigid_contact_max=8, soft_contact_max=0, requested_attributes={"force"})
     contacts.rigid_contact_count.fill_(3)
     contacts.force.fill_(7.0)
     world.solver.update_contacts(contacts, world.state)

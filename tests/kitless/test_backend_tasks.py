@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flashnerd_ext.bundle.store import Bundle
+from flashnerd_ext.robots.registry import get_robot
 
 pytestmark = [pytest.mark.kitless, pytest.mark.slow]
 
@@ -83,6 +86,16 @@ def test_f07_every_split_of_the_control_step_gives_the_same(tiny_bundle: Bundle,
     for name, run in result.items():
         assert run["q"] == trained["q"], name
         assert run["qd"] == trained["qd"], name
+
+
+def test_a_bundle_at_the_solvers_own_step(make_bundle: Callable[..., Bundle], tmp_path: Path) -> None:
+    robot = dataclasses.replace(get_robot("cartpole"), decimation=1)
+    result, _ = child("solver_rate", make_bundle(robot), tmp_path)
+    assert not result["handles"]
+    assert result["steps"] == 12
+    assert result["sim_time"] == pytest.approx(6 / 60, rel=1e-6)
+    assert result["terminated"] == [False, False, True, False]
+    assert result["held"] == [0, 0, 2, 0]
 
 
 def test_what_does_not_fit_is_refused_with_one_sentence(tiny_bundle: Bundle, tmp_path: Path) -> None:

@@ -54,11 +54,12 @@ def test_the_resolver_finds_it_and_an_override_does_not_leak(preset_class: Any) 
     from isaaclab_newton.physics import MJWarpSolverCfg
     from isaaclab_tasks.utils.hydra import resolve_presets
 
-    chosen = resolve_presets(preset_class(), ["flashnerd"])
+    chosen: Any = resolve_presets(preset_class(), ["flashnerd"])
     chosen.solver_cfg.guard_margin = 9.0
-    again = resolve_presets(preset_class(), ["flashnerd"])
+    again: Any = resolve_presets(preset_class(), ["flashnerd"])
     assert again.solver_cfg.guard_margin == 0.25
-    assert type(resolve_presets(preset_class()).solver_cfg) is MJWarpSolverCfg
+    default: Any = resolve_presets(preset_class())
+    assert type(default.solver_cfg) is MJWarpSolverCfg
 
 
 def test_a_subclass_of_the_preset_class_offers_it_too(preset_class: Any) -> None:
@@ -69,33 +70,37 @@ def test_a_subclass_of_the_preset_class_offers_it_too(preset_class: Any) -> None
     class Narrower(preset_class):  # type: ignore[misc, valid-type]
         pass
 
-    assert resolve_presets(Narrower(), ["flashnerd"]).solver_cfg.solver_type == "flashnerd"
+    chosen: Any = resolve_presets(Narrower(), ["flashnerd"])
+    assert chosen.solver_cfg.solver_type == "flashnerd"
 
 
 def test_an_override_for_one_stock_task_does_not_reach_another() -> None:
+    from isaaclab.cli import load_external_tasks
     from isaaclab_tasks.utils import resolve_task_config
 
-    import flashnerd_tasks  # noqa: F401  (what the entry point imports)
+    load_external_tasks()
 
     overrides = ["physics=flashnerd", "env.sim.physics.solver_cfg.bundle=/tmp/mine"]
-    first, _ = resolve_task_config("Isaac-Cartpole", None, overrides=overrides)
-    second, _ = resolve_task_config("Isaac-Cartpole-Direct", None, overrides=["physics=flashnerd"])
-    third, _ = resolve_task_config("Isaac-Cartpole", None, overrides=["physics=newton_mjwarp"])
+    first: Any = resolve_task_config("Isaac-Cartpole", None, overrides=overrides)[0]
+    second: Any = resolve_task_config("Isaac-Cartpole-Direct", None, overrides=["physics=flashnerd"])[0]
+    third: Any = resolve_task_config("Isaac-Cartpole", None, overrides=["physics=newton_mjwarp"])[0]
     assert first.sim.physics.solver_cfg.bundle == "/tmp/mine"
     assert second.sim.physics.solver_cfg.bundle == "cartpole"
     assert third.sim.physics.solver_cfg.solver_type == "mujoco_warp"
 
 
 def test_our_task_defaults_to_learned_physics() -> None:
+    from isaaclab.cli import load_external_tasks
     from isaaclab_tasks.utils import resolve_task_config
 
-    import flashnerd_tasks  # noqa: F401
+    load_external_tasks()
 
-    ours, agent = resolve_task_config("FlashNeRD-Cartpole", "rsl_rl_cfg_entry_point", overrides=[])
+    found: Any = resolve_task_config("FlashNeRD-Cartpole", "rsl_rl_cfg_entry_point", overrides=[])
+    ours, agent = found
     assert ours.sim.physics.solver_cfg.solver_type == "flashnerd"
     assert ours.sim.physics.solver_cfg.bundle == "cartpole"
     assert agent.experiment_name == "flashnerd_cartpole"
-    analytical, _ = resolve_task_config("FlashNeRD-Cartpole", None, overrides=["physics=newton_mjwarp"])
+    analytical: Any = resolve_task_config("FlashNeRD-Cartpole", None, overrides=["physics=newton_mjwarp"])[0]
     assert analytical.sim.physics.solver_cfg.solver_type == "mujoco_warp"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flashnerd_ext.bundle.card import parse_card
 from flashnerd_ext.bundle.folder import CARD_FILE
@@ -10,11 +10,8 @@ from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_roo
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.mapping import joint_name
 
-if TYPE_CHECKING:
-    from newton import Model
 
-
-def choose_bundle(name_or_path: str, model: Model) -> Bundle:
+def choose_bundle(name_or_path: str, model: Any) -> Bundle:
     """Load the bundle that the configuration names; ``auto`` picks the shipped one for the robot in the scene.
 
     Raises:
@@ -38,7 +35,7 @@ def choose_bundle(name_or_path: str, model: Model) -> Bundle:
     )
 
 
-def moving_joints(model: Model) -> set[str]:
+def moving_joints(model: Any) -> set[str]:
     """Names of the joints that have a degree of freedom, without free joints."""
     from newton import JointType
 

@@ -65,7 +65,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             )
 
     @classmethod
-    def _create_solver(cls, model: Model, solver_cfg: FlashNerdSolverCfg) -> SolverFlashNerd:
+    def _create_solver(cls, model: Model, solver_cfg: Any) -> SolverFlashNerd:
         """Construct the learned solver; refuses a bundle that does not fit the robot in the scene."""
         bundle = choose_bundle(solver_cfg.bundle, model)
         kwargs = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
@@ -88,7 +88,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         )
 
     @classmethod
-    def _build_solver(cls, model: Model, solver_cfg: FlashNerdSolverCfg) -> None:
+    def _build_solver(cls, model: Model, solver_cfg: Any) -> None:
         super()._build_solver(model, solver_cfg)
         # The learned step sees commands only; viewers must not offer to pull at bodies.
         NewtonManager._supports_rigid_body_force_input = False
@@ -201,15 +201,14 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     @classmethod
     def _simulate_full(cls) -> None:
         """Newton's own actuators, then the model, as often as the control step holds model steps."""
+        backend: Any = cls.backend
         clock = cls._learned().clock
         assert clock is not None
         rounds = NewtonManager._decimation // clock.sim_steps
         for i in range(rounds):
             if cls._adapter is not None:
                 last = i == rounds - 1
-                cls._adapter.step(
-                    cls.backend.state_0, cls.backend.control, clock.dt, swap_state=rounds % 2 == 0 or not last
-                )
+                cls._adapter.step(backend.state_0, backend.control, clock.dt, swap_state=rounds % 2 == 0 or not last)
             for callback in cls._post_actuator_callbacks:
                 callback()
             cls._model_step()
