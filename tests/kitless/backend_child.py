@@ -257,8 +257,12 @@ def warnings() -> dict[str, Any]:
     def setup(cfg: Any) -> None:
         from isaaclab.envs import mdp
         from isaaclab.managers import EventTermCfg, SceneEntityCfg
+        from isaaclab.sensors import ContactSensorCfg, ImuCfg
 
         mass_event("reset", 2.0, 3.0)(cfg)
+        cfg.scene.robot.spawn.activate_contact_sensors = True
+        cfg.scene.touch = ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/cart", history_length=2)
+        cfg.scene.imu = ImuCfg(prim_path="{ENV_REGEX_NS}/Robot/cart")
         cfg.events.shove = EventTermCfg(
             func=mdp.apply_external_force_torque,
             mode="reset",
@@ -275,7 +279,12 @@ def warnings() -> dict[str, Any]:
     for _ in range(20):
         obs, *_ = env.step(torch.zeros(2, 1))
         finite &= bool(torch.isfinite(obs["policy"]).all())
-    result = {"finite": finite}
+    force, imu = env.scene["touch"].data.net_forces_w.torch, env.scene["imu"].data
+    result = {
+        "finite": finite,
+        "force": float(force.abs().max()),
+        "turning": bool(torch.isfinite(imu.ang_vel_b.torch).all()),
+    }
     env.close()
     return result
 

@@ -122,3 +122,6 @@ def test_f17_what_has_no_effect_is_said_once(tiny_bundle: Bundle, tmp_path: Path
     assert result["finite"]
     assert text.count("An event changed mass, centre of mass or inertia of a body") == 1
     assert text.count("An external force or torque is applied") == 1
+    # Sensors that need what is not predicted read zero, and that is said too.
+    assert result["force"] == 0.0
+    assert text.count("FlashNeRD predicts no body_qdd") == 1

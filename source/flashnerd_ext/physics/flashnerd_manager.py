@@ -190,7 +190,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         solver = cls._learned()
         if solver.clock is None:
             # No environment has announced itself (a bare simulation), or a hard reset made a new solver.
-            cls._prepare(None)
+            cls._prepare(calling_environment())
         cls._refuse_changes()
         super().step()
         clock = solver.clock

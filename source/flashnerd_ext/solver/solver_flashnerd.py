@@ -88,7 +88,7 @@ class SolverFlashNerd(SolverMuJoCo):
                 f"{self.bundle.card.dt:.6g} s: step it at that rate."
             )
         frame, stream, guard = self.frame, self.stream, self.guard
-        with torch.no_grad(), self._on_warp_stream():
+        with torch.inference_mode(), self._on_warp_stream():
             rows = self.contact_stage.rows()
             frame.read(state_in, control, stream.forget)
             guard.record(frame.state, frame.actuation)
