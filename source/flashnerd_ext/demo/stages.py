@@ -6,15 +6,20 @@ again when that hash changes, when one of its files is gone, or with ``fresh``.
 
 from __future__ import annotations
 
+import codecs
+import fcntl
 import hashlib
 import json
 import os
-import queue
+import pty
+import re
+import select
 import shlex
 import signal
+import struct
 import subprocess
 import sys
-import threading
+import termios
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +30,8 @@ from flashnerd_ext.files import write_json
 
 HEARTBEAT = 15.0
 """Seconds between lines of progress where the output is not a terminal."""
+COLUMNS = 100
+"""Width that progress bars of the commands get."""
 
 
 @dataclass(frozen=True)
@@ -133,55 +140,57 @@ def run_logged(command: Sequence[str], log: Path, cwd: Path | None, limit_s: flo
     if cwd is not None:
         cwd.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    with log.open("w", encoding="utf-8") as file:
-        file.write(f"$ {shlex.join(command)}\n")
-        file.flush()
-        process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a group of its own, so that its children end with it
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-        lines: queue.Queue[str | None] = queue.Queue()
-        reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
-        reader.start()
-        progress = _Progress(begun)
-        try:
+    # A terminal of its own, since progress bars (rate, time left) show nothing on a pipe.
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    process = subprocess.Popen(
+        list(command),
+        cwd=cwd,
+        stdout=slave,
+        stderr=slave,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TQDM_MININTERVAL": "2", "TERM": "dumb", "NO_COLOR": "1"},
+        start_new_session=True,  # a group of its own, so that its children end with it
+    )
+    os.close(slave)
+    progress = _Progress(begun)
+    rest = ""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    try:
+        with log.open("w", encoding="utf-8") as file:
+            file.write(f"$ {shlex.join(command)}\n")
             while True:
-                try:
-                    line = lines.get(timeout=1.0)
-                except queue.Empty:
-                    line = ""
-                if line is None:
-                    break
-                if line:
-                    file.write(line)
-                    file.flush()
-                progress.show(line)
+                ended = process.poll() is not None
+                chunk = _read(master, wait_s=0.0 if ended else 1.0)
+                # Carriage returns, with which progress bars redraw, become lines of the log.
+                *lines, rest = re.split(r"[\r\n]+", rest + decoder.decode(chunk))
+                lines += [rest] if ended and not chunk else []
+                file.writelines(f"{line}\n" for line in lines if line.strip())
+                file.flush()
+                progress.show(next((line for line in reversed(lines) if line.strip()), ""))
+                if ended and not chunk:
+                    return process.returncode, progress.last
                 if time.monotonic() - begun > limit_s:
                     return None, progress.last
-            return process.wait(timeout=30), progress.last
-        except subprocess.TimeoutExpired:
-            return None, progress.last
-        finally:
-            progress.clear()
-            _end(process)
+    finally:
+        progress.clear()
+        _end(process)
+        os.close(master)
 
 
-def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
-    # Universal newlines turn the carriage returns of progress bars into lines.
-    for line in process.stdout:
-        lines.put(line)
-    lines.put(None)
+def _read(master: int, wait_s: float) -> bytes:
+    """What the command wrote, at most after ``wait_s`` seconds; empty when there is nothing."""
+    ready, _, _ = select.select([master], [], [], wait_s)
+    if not ready:
+        return b""
+    try:
+        return os.read(master, 65536)
+    except OSError:  # EIO: the command and all its children have closed their side
+        time.sleep(min(wait_s, 0.2))
+        return b""
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End the command's whole group, politely first; what it had finished is already on disk."""
     for sign, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         if process.poll() is not None:
