@@ -36,6 +36,10 @@ class StreamBlock(nn.Module):
 
     def sequence(self, x: Tensor) -> Tensor:
         """All frames at once, x [B, T, d] -> [B, T, d]; frame t sees frames t - S + 1 .. t."""
+        return x + self.pack_out(self.branches(x))
+
+    def branches(self, x: Tensor) -> Tensor:
+        """What the second projection sees, attention and gated branch side by side, [B, T, d + hidden]."""
         q, k, v, gated = self._project(x)
         time = torch.arange(x.shape[1], device=x.device)
         scores, pasts = [], []
@@ -46,7 +50,7 @@ class StreamBlock(nn.Module):
             pasts.append(value)
         weight = torch.softmax(torch.stack(scores), 0)
         attended = (weight.unsqueeze(-1) * torch.stack(pasts)).sum(0)
-        return x + self.pack_out(torch.cat((attended.flatten(-2), gated), -1))
+        return torch.cat((attended.flatten(-2), gated), -1)
 
     def step(self, x: Tensor, cache: RingCache, block: int, lags: Tensor, visible: Tensor) -> Tensor:
         """The newest frame only, x [B, d] -> [B, d]; stores its pair in ``cache``.
