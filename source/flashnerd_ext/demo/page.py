@@ -141,9 +141,9 @@ def write_page(files: Files, outcomes: Sequence[Outcome]) -> str:
             "The policy",
             [
                 Text(
-                    f"PPO learned to balance the pole in {TASK}, where every physics step is one step of the shipped "
-                    f"model '{BUNDLE}'. The same policy was then run, with its mean actions, in that model and in the "
-                    "simulator that the model was learned from."
+                    f"PPO trained a policy to balance the pole in {TASK}, where every physics step is one step of the "
+                    f"shipped model '{BUNDLE}'. The same policy was then run, with its mean actions, in that model and "
+                    "in the simulator that the model was learned from."
                 ),
                 Clip(files.clip, "The trained policy in learned physics"),
                 policies,

@@ -203,7 +203,7 @@ def cartpole(config: DemoConfig, repo: Path) -> tuple[list[Stage], Files]:
             lambda: script(
                 "evaluate_policy.py",
                 f"task={TASK}",
-                f"policies={{flashnerd:'{checkpoint()}'}}",
+                f'policies={{flashnerd:"{checkpoint()}"}}',
                 "physics=[flashnerd,newton_mjwarp]",
                 "modes=[mean]",
                 f"num_envs={config.eval_envs}",
@@ -222,7 +222,7 @@ def cartpole(config: DemoConfig, repo: Path) -> tuple[list[Stage], Files]:
             lambda: script(
                 "rsl_rl/play.py",
                 *("--task", TASK, "--checkpoint", checkpoint(), "--num_envs", "4"),
-                *("--video", "--video_length", "300", "--device", "cpu"),
+                *("--video", "--video_length", "240", "--device", "cpu"),
                 "physics=flashnerd",
             ),
             lambda: _there(files.recorded()),
