@@ -70,7 +70,8 @@ class FlashNerd(DynamicsModel):
             else None
         )
         self.blocks = nn.ModuleList(
-            StreamBlock(config.width, config.heads, config.span, config.hidden, config.norm) for _ in range(config.blocks)
+            StreamBlock(config.width, config.heads, config.span, config.hidden, config.norm)
+            for _ in range(config.blocks)
         )
         self.norm = make_norm(config.norm, config.width)
         self.head = nn.Linear(2 * config.width, self.out_size)
@@ -115,9 +116,7 @@ class FlashNerd(DynamicsModel):
     ) -> RingCache:
         c = self.options
         device = device if device is not None else self.embed.weight.device
-        return RingCache(
-            c.blocks, c.span, batch, c.heads, c.width // c.heads, device, dtype or self.embed.weight.dtype
-        )
+        return RingCache(c.blocks, c.span, batch, c.heads, c.width // c.heads, device, dtype or self.embed.weight.dtype)
 
     def step(self, frame: Tensor, cache: RingCache, rows: ContactRows | None = None) -> Tensor:
         z, entered = self._enter(frame, rows)

@@ -73,9 +73,7 @@ class Integrator:
         dv, move = next_qd - joint_qd, None
         if layout.floating_base:
             quat = joint_q[..., 3:7]
-            dv = torch.cat(
-                (rotate_inverse(quat, dv[..., :3]), rotate_inverse(quat, dv[..., 3:6]), dv[..., 6:]), -1
-            )
+            dv = torch.cat((rotate_inverse(quat, dv[..., :3]), rotate_inverse(quat, dv[..., 3:6]), dv[..., 6:]), -1)
             inverse = torch.cat((-quat[..., :3], quat[..., 3:]), -1)
             move = torch.cat(
                 (

@@ -55,7 +55,10 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         model = build_model(config.model, robot.layout, config.options).to(device)
         data = load_trajectories(config.data, "train", robot)
         run = prepare(config, robot, model, data, load_trajectories(config.data, "val", robot), folder, place, device)
-        say(place, f"{config.model}: {model.parameter_count():,} parameters, {len(run.train.starts):,} windows, {device}")
+        say(
+            place,
+            f"{config.model}: {model.parameter_count():,} parameters, {len(run.train.starts):,} windows, {device}",
+        )
         train(run)
         if place.main:
             finish(run, robot, data, out)
@@ -86,9 +89,7 @@ def prepare(
     length = config.train.window
 
     def windows(part: Trajectories, size: int) -> Windows:
-        return make_windows(
-            robot.layout, integrator, part.joint_q, part.joint_qd, part.actuation, part.valid, size
-        )
+        return make_windows(robot.layout, integrator, part.joint_q, part.joint_qd, part.actuation, part.valid, size)
 
     train_windows = windows(data, max(length, config.train.multistep))
     train_windows.length = length
