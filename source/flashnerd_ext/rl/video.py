@@ -6,6 +6,7 @@ clip fails; so the writer is ours, and every clip is checked.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ WIDTH, HEIGHT = 960, 544
 """Frame size in pixels; multiples of 16, so that the encoder need not resize."""
 SOURCES = ("auto", "newton_gl", "warp_camera")
 CAMERA = "flashnerd_camera"
+_FOCAL_LENGTH, _APERTURE = 24.0, 36.0
+_REACH = np.array([1.0, 1.8, 0.9])
+"""Half size [m] of the box around the robot's start that the Warp camera shows."""
 
 _PROBE = """
 import pyglet
@@ -178,13 +182,23 @@ def warp_camera(env_cfg: Any) -> Any:
     from isaaclab.utils.math import create_rotation_matrix_from_view, quat_from_matrix
     from isaaclab_newton.renderers import NewtonWarpRendererCfg
 
+    from flashnerd_ext.rl.framing import frame_box
+
     eye, lookat = camera_pose(env_cfg)
+    robot = next((item for item in vars(env_cfg.scene).values() if hasattr(item, "actuators")), None)
+    if robot is not None:
+        centre = np.array(robot.init_state.pos, dtype=float)
+        vertical = 2.0 * math.atan(_APERTURE / WIDTH * HEIGHT / 2.0 / _FOCAL_LENGTH)
+        direction = np.subtract(eye, lookat)
+        eye, lookat = frame_box(centre - _REACH, centre + _REACH, direction, vertical, WIDTH / HEIGHT)
     rotation = create_rotation_matrix_from_view(torch.tensor([eye]), torch.tensor([lookat]), "Z")
     return CameraCfg(
         prim_path="{ENV_REGEX_NS}/FlashNerdCamera",
         offset=CameraCfg.OffsetCfg(pos=eye, rot=tuple(quat_from_matrix(rotation)[0].tolist()), convention="opengl"),
         data_types=["rgb"],
-        spawn=sim_utils.PinholeCameraCfg(focal_length=24.0, horizontal_aperture=36.0, clipping_range=(0.05, 100.0)),
+        spawn=sim_utils.PinholeCameraCfg(
+            focal_length=_FOCAL_LENGTH, horizontal_aperture=_APERTURE, clipping_range=(0.05, 100.0)
+        ),
         width=WIDTH // 2,
         height=HEIGHT // 2,
         renderer_cfg=NewtonWarpRendererCfg(),
