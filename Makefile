@@ -16,6 +16,8 @@ VENV := $(or $(FLASHNERD_VENV),$(CURDIR)/.venv)
 BIN := $(VENV)/bin
 ARGS ?=
 PYTEST_ARGS ?=
+# A process a core, up to four (each holds a simulator); the files stay whole, since they share what they build.
+PYTEST_WORKERS ?= auto
 
 .PHONY: help setup demo test lint clean
 
@@ -30,7 +32,7 @@ demo: setup ## train a policy in FlashNeRD, test it in MuJoCo Warp, report (ARGS
 
 test: setup ## run the tests (PYTEST_ARGS="-m 'not slow'" for a short run)
 	@started=$$SECONDS; code=0; \
-	$(BIN)/python -m pytest $(PYTEST_ARGS) || code=$$?; \
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS) || code=$$?; \
 	echo "test: $$((SECONDS - started)) s"; exit $$code
 
 lint: setup ## ruff, pyright, shellcheck and hadolint
