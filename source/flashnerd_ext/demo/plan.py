@@ -221,7 +221,7 @@ def cartpole(config: DemoConfig, repo: Path) -> tuple[list[Stage], Files]:
             "a clip of the policy",
             lambda: script(
                 "rsl_rl/play.py",
-                *("--task", TASK, "--checkpoint", checkpoint(), "--num_envs", "4"),
+                *("--task", TASK, "--checkpoint", checkpoint(), "--num_envs", "9"),
                 *("--video", "--video_length", "240", "--device", "cpu"),
                 "physics=flashnerd",
             ),
