@@ -14,6 +14,7 @@ import torch
 from flashnerd_ext.bundle.card import Card
 from flashnerd_ext.bundle.make import envelope, make_card
 from flashnerd_ext.bundle.store import Bundle, save_bundle
+from flashnerd_ext.model.frame import frame_names
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.registry import build_model
 from flashnerd_ext.model.stepper import Stepper
@@ -28,6 +29,9 @@ def lively_model(layout: StateLayout, seed: int = 0, name: str = "flashnerd") ->
     torch.manual_seed(seed)
     config = TINY if name == "flashnerd" else {"width": 16, "layers": 2, "heads": 2, "window": 4, "head_hidden": 8}
     model = build_model(name, layout, config)
+    # Commands are tens of newtons: without a scale they would make every increment large.
+    spread = [50.0 if name.endswith(".act") else 1.0 for name in frame_names(layout)]
+    model.frame_norm.fit(torch.zeros(model.frame_size), torch.tensor(spread))
     model.out_norm.fit(torch.zeros(model.out_size), torch.full((model.out_size,), 0.02))
     return model
 
