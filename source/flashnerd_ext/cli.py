@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import typing
 import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
@@ -39,18 +40,23 @@ def parse(config: type[T], argv: Sequence[str] | None = None, doc: str | None = 
     if any(word in ("-h", "--help") for word in words):
         print(help_text(config, doc))
         sys.exit(0)
+    overrides: list[str] = []
     for word in words:
         key = word.split("=", 1)[0].lstrip("+~")
         if "=" not in word:
-            raise FlashNerdError(f"'{word}' is not an option: type key=value, for example {_example(config)}; or --help.")
-        _check_key(config, key, word)
+            raise FlashNerdError(
+                f"'{word}' is not an option: type key=value, for example {_example(config)}; or --help."
+            )
+        free = _check_key(config, key, word)
+        # Hydra adds keys to a dict only when told so; a person should not have to know.
+        overrides.append(f"++{word.lstrip('+~')}" if free and not word.startswith("~") else word)
     ConfigStore.instance().store(name="flashnerd_cli", node=config)
     GlobalHydra.instance().clear()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with initialize(version_base=None, config_path=None):
-                composed = compose(config_name="flashnerd_cli", overrides=words)
+                composed = compose(config_name="flashnerd_cli", overrides=overrides)
         return cast(T, OmegaConf.to_object(composed))
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         cause = error.__cause__ or error
@@ -65,21 +71,29 @@ def _fields(config: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def _nested(field: dataclasses.Field[Any], owner: type) -> type | None:
-    import typing
-
     hint = typing.get_type_hints(owner).get(field.name)
     return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
 
 
-def _check_key(config: type, key: str, word: str) -> None:
+def _check_key(config: type, key: str, word: str) -> bool:
+    """Refuse a key that is not in the configuration; True where it is a dict or lies in one, whose keys are free."""
     current: type | None = config
+    hint: Any = config
     for part in key.split("."):
         if current is None:
-            return  # inside a dict: its keys are free
+            if _is_dict(hint):
+                return True
+            raise FlashNerdError(f"'{key}' in '{word}' goes into an option that has no parts: type --help.")
         fields = _fields(current)
         if part not in fields:
             raise FlashNerdError(f"unknown option '{part}' in '{word}': {nearest(part, fields)}")
+        hint = typing.get_type_hints(current).get(part)
         current = _nested(fields[part], current)
+    return _is_dict(hint)
+
+
+def _is_dict(hint: Any) -> bool:
+    return hint is Any or typing.get_origin(hint) is dict
 
 
 def _example(config: type) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError, nearest
@@ -12,7 +12,7 @@ from flashnerd_ext.model.flashnerd import FlashNerd, FlashNerdConfig
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.nerd import Nerd, NerdConfig, NerdOptimized
 
-MODELS: dict[str, tuple[type[DynamicsModel], type]] = {
+MODELS: dict[str, tuple[Callable[[StateLayout, Any], DynamicsModel], type]] = {
     "flashnerd": (FlashNerd, FlashNerdConfig),
     "nerd": (Nerd, NerdConfig),
     "nerd_optimized": (NerdOptimized, NerdConfig),
@@ -32,7 +32,7 @@ def build_model(name: str, layout: StateLayout, config: Mapping[str, Any] | None
     """
     if name not in MODELS:
         raise FlashNerdError(f"model is '{name}', which is not known: {nearest(name, MODELS)}")
-    model_class, config_class = MODELS[name]
+    build, config_class = MODELS[name]
     fields = {field.name: field for field in dataclasses.fields(config_class)}
     values = dict(config or {})
     for key, value in values.items():
@@ -43,4 +43,4 @@ def build_model(name: str, layout: StateLayout, config: Mapping[str, Any] | None
             raise FlashNerdError(
                 f"the option '{key}' of model={name} is {value!r}, but a value of type {wanted.__name__} is needed."
             )
-    return model_class(layout, config_class(**values))
+    return build(layout, config_class(**values))

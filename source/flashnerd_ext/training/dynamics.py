@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -26,6 +27,7 @@ from flashnerd_ext.training.trainer import Run, train
 from flashnerd_ext.training.windows import Windows, make_windows
 
 if TYPE_CHECKING:
+    from flashnerd_ext.bundle.card import PhysicalCard
     from flashnerd_ext.data.dataset import Trajectories
 
 STATISTICS_ROWS = 500_000
@@ -137,7 +139,7 @@ def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path) -> 
         envelope=card_envelope,
         engine=str(data.meta.get("engine", "unknown")),
         asset_key=str(data.meta.get("asset_key", f"{robot.name}@unknown")),
-        physical=physical_of(config.data),
+        physical=physical_of(robot),
         seed=config.seed,
         data=[data_card(config.data, [int(data.meta.get("seed", 0))], len(valid), int(valid.sum()))],
         measured=measured,
@@ -165,11 +167,16 @@ def measure(config: TrainDynamicsConfig, robot: RobotDescription, model: Dynamic
     return measured | {"evaluated_trajectories": float(len(test.windows["initial"].start))}
 
 
-def physical_of(folder: str) -> Any:
-    """Masses, inertias and limits of the data's engine model, where the data set recorded them."""
+def physical_of(robot: RobotDescription) -> PhysicalCard:
+    """Masses, inertias and limits of the robot's asset; unknown on a machine that trains without Newton."""
     from flashnerd_ext.bundle.make import UNKNOWN_PHYSICAL
 
-    return UNKNOWN_PHYSICAL
+    if find_spec("newton") is None:
+        return UNKNOWN_PHYSICAL
+    from flashnerd_ext.bundle.facts import physical_of_asset
+    from flashnerd_ext.data.engines.export import robot_usd
+
+    return physical_of_asset(robot_usd(robot))
 
 
 def say(place: Ranks, text: str) -> None:

@@ -200,7 +200,7 @@ def check_divergence(run: Run, loss: float, bad: int) -> int:
     if not math.isfinite(loss) or bad >= 3:
         raise FlashNerdError(
             f"training diverged at update {run.update}: the loss is {loss:.3g} and began at {run.first_loss:.3g}. "
-            f"Type a smaller train.lr (it is {run.config.train.lr}) or train.muon_lr (it is {run.config.train.muon_lr})."
+            f"Type a smaller train.lr (it is {run.config.train.lr})."
         )
     return bad
 
