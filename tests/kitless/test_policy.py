@@ -189,7 +189,7 @@ WRONG = [
     ("--task Isaac-Cartpole --agent rsl_rl_cfg", "has no agent configuration"),
     ("--task Isaac-Cartpole physics=newton_mjwarp env.sim.physics.solver_cfg.bundle=x", "has no effect here"),
     ("--task Isaac-Cartpole physics=ovphysx --video", "need Newton physics"),
-    ("--task Isaac-Cartpole physics=flashnerd env.sim.physics.solver_cfg.bundle=/nowhere", "no bundle is named"),
+    ("--task Isaac-Cartpole physics=flashnerd env.sim.physics.solver_cfg.bundle=/nowhere", "'/nowhere' does not exist"),
 ]
 
 
