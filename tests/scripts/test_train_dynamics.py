@@ -120,7 +120,7 @@ def test_two_processes_learn_what_one_learns(repo: Path, data: Path, tmp_path: P
         (["train.batch=many"], "train.batch"),
         (["train.batch=-1"], "at least 1 is needed"),
         (["options.widht=3"], "did you mean width"),
-        (["options.width=3"], "not a multiple of model.heads"),
+        (["options.width=3"], "not a multiple of options.heads"),
         (["device=tpu"], "device is 'tpu'"),
         (["data=/nowhere"], "make one with python scripts/dataset.py"),
         (["seed"], "type key=value"),

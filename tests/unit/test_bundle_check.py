@@ -215,8 +215,8 @@ def test_another_configuration_lists_fields_and_overrides() -> None:
     with pytest.raises(FlashNerdError) as error:
         check_model_config(card, "flashnerd", {**card.model.config, "width": 64, "span": 5})
     text = str(error.value)
-    assert "model.width is stored as 8, current 64" in text and "model.span is stored as 3, current 5" in text
-    assert "type model.width=8 model.span=3 to match" in text and len(text) < 400
+    assert "options.width is stored as 8, current 64" in text and "options.span is stored as 3, current 5" in text
+    assert "type options.width=8 options.span=3 to match" in text and len(text) < 400
     with pytest.raises(FlashNerdError, match=r"model is stored as 'flashnerd', current 'nerd'; type model=flashnerd"):
         check_model_config(card, "nerd", TINY["nerd"])
 

@@ -187,7 +187,7 @@ def test_a_layer_of_another_size_names_the_override_that_matches(
     with pytest.raises(FlashNerdError) as error:
         seal_bundle(tmp_path / "b")
     text = str(error.value)
-    assert f"model.{key}={stored} (stored {stored}, current {other})" in text
+    assert f"options.{key}={stored} (stored {stored}, current {other})" in text
     assert "stored F32[" in text or "absent" in text
 
 

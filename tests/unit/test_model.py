@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.contacts import ROW_SIZE, ContactEncoder, ContactRows
@@ -182,5 +183,5 @@ def test_wrong_options_are_named() -> None:
         build_model("flashnerd", LAYOUT, {"widht": 3})
     with pytest.raises(FlashNerdError, match=r"type int is needed"):
         build_model("flashnerd", LAYOUT, {"width": "64"})
-    with pytest.raises(FlashNerdError, match=r"model.heads=4"):
+    with pytest.raises(FlashNerdError, match=r"options.heads=4"):
         build_model("flashnerd", LAYOUT, {"width": 64, "heads": 5})

@@ -473,7 +473,7 @@ def check_model_config(card: Card, name: str, config: Mapping[str, Any]) -> None
         for key in dict.fromkeys((*card.model.config, *config)):
             stored, current = card.model.config.get(key), config.get(key)
             if stored != current:
-                wrong.append((f"model.{key}", stored, current))
+                wrong.append((f"options.{key}", stored, current))
     if wrong:
         listed = "; ".join(
             f"{key} is stored as {show(stored)}, current {show(current)}" for key, stored, current in wrong[:4]

@@ -238,7 +238,7 @@ def _matching_override(
         for candidate in _candidates(value, found):
             changed = json.dumps({**config, key: candidate}, sort_keys=True)
             if _shapes(card.model.name, card.layout, changed) == stored:
-                return f"model.{key}={candidate} (stored {candidate}, current {value})"
+                return f"options.{key}={candidate} (stored {candidate}, current {value})"
     return None
 
 

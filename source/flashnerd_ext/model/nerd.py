@@ -41,11 +41,11 @@ class NerdConfig:
     def __post_init__(self) -> None:
         for name in ("width", "layers", "heads", "window", "head_hidden"):
             if int(getattr(self, name)) < 1:
-                raise FlashNerdError(f"model.{name} is {getattr(self, name)}, but at least 1 is needed.")
+                raise FlashNerdError(f"options.{name} is {getattr(self, name)}, but at least 1 is needed.")
         if self.width % self.heads:
             raise FlashNerdError(
-                f"model.width is {self.width}, which is not a multiple of model.heads={self.heads}: "
-                f"type model.heads={next(h for h in range(self.heads, 0, -1) if self.width % h == 0)}."
+                f"options.width is {self.width}, which is not a multiple of options.heads={self.heads}: "
+                f"type options.heads={next(h for h in range(self.heads, 0, -1) if self.width % h == 0)}."
             )
 
 

@@ -43,6 +43,7 @@ class TrainDynamicsConfig:
     model: str = option("flashnerd", "flashnerd | nerd | nerd_optimized")
     data: str = option("data/cartpole", "folder that scripts/dataset.py made")
     out: str = option("", "bundle folder to write; default runs/dynamics/ROBOT-MODEL-sSEED")
+    init: str = option("", "bundle to start from (name or folder) instead of fresh weights: fine-tuning")
     seed: int = option(0, "seed of weights and batches")
     resume: bool = option(False, "go on from the checkpoint in out")
     deterministic: bool = option(True, "ask for deterministic kernels")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         folder = out.parent / f"{out.name}-run"
         refuse_overwrite(folder, config)
         model = build_model(config.model, robot.layout, config.options).to(device)
+        lineage = start_from(config, model)
         data = load_trajectories(config.data, "train", robot)
         run = prepare(config, robot, model, data, load_trajectories(config.data, "val", robot), folder, place, device)
         say(
@@ -63,8 +65,25 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         )
         train(run)
         if place.main:
-            finish(run, robot, data, out)
+            finish(run, robot, data, out, lineage)
     return out
+
+
+def start_from(config: TrainDynamicsConfig, model: DynamicsModel) -> tuple[str, ...]:
+    """Take the weights and statistics of ``init``, if given.
+
+    Returns:
+        Hashes of the bundles that the model descends from, oldest first.
+    """
+    if not config.init:
+        return ()
+    from flashnerd_ext.bundle.check import check_model_config
+    from flashnerd_ext.bundle.store import load_bundle
+
+    bundle = load_bundle(config.init)
+    check_model_config(bundle.card, config.model, model.config)
+    model.load_state_dict(bundle.model.state_dict())
+    return (*bundle.card.lineage, bundle.hash)
 
 
 def refuse_overwrite(folder: Path, config: TrainDynamicsConfig) -> None:
@@ -98,9 +117,10 @@ def prepare(
     rows = torch.nonzero(torch.from_numpy(data.valid).flatten()).squeeze(1)
     chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(config.seed))[:STATISTICS_ROWS]]
     frames, targets = train_windows.frames[chosen].to(device), train_windows.targets[chosen].to(device)
-    fit_normalisation(model, frames, targets)
+    if not config.init:
+        fit_normalisation(model, frames, targets)
     if config.train.recipe == "flashnerd":
-        if isinstance(model, FlashNerd):
+        if isinstance(model, FlashNerd) and not config.init:
             fit_affine(model, frames, targets)
         train_windows.emphasise(model.frame_norm.mean.cpu(), model.frame_norm.std.cpu(), config.train.emphasis)
     position, velocity = state_spread(
@@ -116,7 +136,7 @@ def prepare(
     return Run(config, model, loss, train_windows, windows(val, length), folder, place, device)
 
 
-def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path) -> None:
+def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path, lineage: Sequence[str] = ()) -> None:
     """Measure on test data, save the bundle and the history, say where they are."""
     from flashnerd_ext.bundle.make import data_card, envelope, make_card
     from flashnerd_ext.bundle.store import save_bundle
@@ -143,6 +163,7 @@ def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path) -> 
         seed=config.seed,
         data=[data_card(config.data, [int(data.meta.get("seed", 0))], len(valid), int(valid.sum()))],
         measured=measured,
+        lineage=lineage,
     )
     bundle = save_bundle(out, model, card)
     write_json(run.folder / "history.json", {"history": run.history, "machine": machine_facts(), "measured": measured})
