@@ -108,7 +108,9 @@ def git_revision() -> str:
     try:
         folder = Path(__file__).resolve().parent
         base = ["git", "-C", str(folder)]
-        revision = subprocess.run([*base, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        revision = subprocess.run(
+            [*base, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        )
         status = subprocess.run([*base, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
         return revision.stdout.strip() + ("+dirty" if status.stdout.strip() else "")
     except (OSError, subprocess.CalledProcessError):

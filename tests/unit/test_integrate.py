@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.frame import encode_frame, frame_names
 from flashnerd_ext.model.integrate import Integrator

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.model.integrate import Integrator
@@ -217,7 +218,7 @@ def test_options_that_cannot_work_are_refused(change: dict[str, object], message
 
 
 def test_window_longer_than_a_trajectory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FlashNerdError, match="train.window=24 or less"):
+    with pytest.raises(FlashNerdError, match=r"train\.window=24 or less"):
         make_run(tmp_path, window=30)
 
 
