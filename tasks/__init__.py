@@ -5,8 +5,17 @@ Isaac Lab's commands import this package through the entry point ``isaaclab.task
 
 from __future__ import annotations
 
-from flashnerd_ext.physics.presets import install
+import sys
 
-from . import cartpole  # noqa: F401  (registers its tasks)
+from flashnerd_ext.robots import assets
+
+# Isaac Lab reads the asset root when its assets module is imported, so this stands before everything that imports it.
+# Only for our own tasks and physics: a user with the asset server keeps it for all else.
+if any("FlashNeRD-" in word or word.endswith("=flashnerd") for word in sys.argv[1:]):
+    assets.activate()
+
+from flashnerd_ext.physics.presets import install  # noqa: E402
+
+from . import cartpole  # noqa: E402, F401  (registers its tasks)
 
 install()
