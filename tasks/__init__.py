@@ -14,8 +14,8 @@ from flashnerd_ext.robots import assets
 if any("FlashNeRD-" in word or word.endswith("=flashnerd") for word in sys.argv[1:]):
     assets.activate()
 
-from flashnerd_ext.physics.presets import install  # noqa: E402
+from flashnerd_ext.physics.presets import install
 
-from . import cartpole  # noqa: E402, F401  (registers its tasks)
+from . import cartpole  # noqa: F401  (registers its tasks)
 
 install()
