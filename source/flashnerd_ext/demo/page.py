@@ -95,7 +95,7 @@ def env_speed_table(result: Json) -> Table:
     return Table(
         ("physics", "environments", "environment steps per second", "physics per step"),
         rows,
-        "The unmodified Isaac Lab task, both backends interleaved in one process with the same actions",
+        "The unmodified stock task in both backends, in turns, with the same actions",
     )
 
 

@@ -23,8 +23,8 @@ class DemoConfig:
     out: str = _option("demo", "folder for the report, the clip, the logs and all results")
     fresh: bool = _option(False, "do finished stages again; --fresh is the same")
     seed: int = _option(0, "seed of the training, the test data and the evaluation")
-    num_envs: int = _option(1024, "environments in the policy's training")
-    iterations: int = _option(60, "PPO iterations")
+    num_envs: int = _option(512, "environments in the policy's training")
+    iterations: int = _option(70, "PPO iterations")
     eval_envs: int = _option(256, "episodes in each simulator when the policy is tested")
     test_trajectories: int = _option(400, "trajectories of 200 steps that test the dynamics model")
     speed_batches: list[int] = field(
