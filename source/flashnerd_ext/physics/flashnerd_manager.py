@@ -23,7 +23,7 @@ from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.integrate import fit_clock
 from flashnerd_ext.solver.mapping import CLONE_REMEDY
 from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
-from flashnerd_ext.solver.stream import make_stepper
+from flashnerd_ext.solver.stream import make_stepper, wants_compiled
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             wp.device_to_torch(model.device),
             architecture=solver_cfg.model,
             dtype=solver_cfg.dtype,
-            compiled=solver_cfg.compile,
+            compiled=wants_compiled(solver_cfg.compile, int(model.world_count), wp.device_to_torch(model.device)),
         )
         return SolverFlashNerd(
             model,

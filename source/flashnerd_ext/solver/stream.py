@@ -13,6 +13,8 @@ Other worlds are bit-identical whatever happens to one of them.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 
 import torch
@@ -25,6 +27,8 @@ from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.registry import MODELS, build_model
 from flashnerd_ext.model.stepper import Stepper
 
+COMPILE_FROM = 512
+"""Worlds from which on ``compile="auto"`` compiles: below, a run of minutes does not earn the wait back."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
@@ -60,6 +64,21 @@ def make_stepper(
             model = model.set_compute_dtype(DTYPES[dtype])
         simulation = bundle.card.simulation
         return Stepper(model, simulation.dt, simulation.inner_steps, num_worlds, device, compiled)
+
+
+def wants_compiled(choice: str, num_worlds: int, device: torch.device | str) -> bool:
+    """Whether the step is compiled, for ``solver_cfg.compile``.
+
+    Raises:
+        FlashNerdError: For a choice that is not known.
+    """
+    choices = ("auto", "always", "never")
+    if choice not in choices:
+        raise FlashNerdError(f"solver_cfg.compile is '{choice}', which is not known: {nearest(str(choice), choices)}")
+    if choice != "auto":
+        return choice == "always"
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    return torch.device(device).type == "cpu" and num_worlds >= COMPILE_FROM and compiler is not None
 
 
 def _convert(bundle: Bundle, architecture: str) -> DynamicsModel:
