@@ -13,7 +13,16 @@ from flashnerd_ext.files import atomic_save
 from flashnerd_ext.training.config import TrainDynamicsConfig
 
 NAME = "checkpoint.pt"
-_FREE = ("out", "resume", "threads", "device", "train.checkpoint_seconds", "train.compiled", "train.validate_every")
+_FREE = (
+    "out",
+    "resume",
+    "rollouts",
+    "threads",
+    "device",
+    "train.checkpoint_seconds",
+    "train.compiled",
+    "train.validate_every",
+)
 
 
 def flatten(config: TrainDynamicsConfig) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class TrainDynamicsConfig:
     out: str = option("", "bundle folder to write; default runs/dynamics/ROBOT-MODEL-sSEED")
     init: str = option("", "bundle to start from (name or folder) instead of fresh weights: fine-tuning")
     seed: int = option(0, "seed of weights and batches")
+    rollouts: int = option(2000, "test rollouts measured at the end, for the card; 0 measures none")
     resume: bool = option(False, "go on from the checkpoint in out")
     deterministic: bool = option(True, "ask for deterministic kernels")
     device: str = option("auto", "auto | cpu | cuda")
