@@ -19,7 +19,7 @@ PYTEST_ARGS ?=
 # A process a core, up to four (each holds a simulator); the files stay whole, since they share what they build.
 PYTEST_WORKERS ?= auto
 
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test lint pictures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -40,6 +40,9 @@ lint: setup ## ruff, pyright, shellcheck and hadolint
 	@echo "lint: shellcheck"; $(BIN)/shellcheck .ci/run scripts/setup/*.sh
 	@echo "lint: hadolint"; $(BIN)/hadolint docker/Dockerfile docker/Dockerfile.isaacsim
 	@echo "lint: pyright"; $(BIN)/pyright
+
+pictures: setup ## docs/images from the results of make demo
+	@scripts/setup/readme_pictures.sh
 
 clean: ## remove what the commands made (demo, logs, outputs), not .venv and not the shipped bundles
 	rm -rf demo logs outputs runs multirun videos build dist .pytest_cache .ruff_cache
