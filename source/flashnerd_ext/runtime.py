@@ -10,7 +10,7 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.errors import FlashNerdError, one_line
 
 _STACK = {"torch": "2.11", "warp": "1.17", "newton": "1.6"}
 """Module -> version prefix that this release was built and measured with."""
@@ -65,7 +65,11 @@ def stack_versions(modules: tuple[str, ...] = ("torch", "warp", "newton")) -> st
             parts.append(f"{name} missing")
             continue
         # The file's own version, not the installed metadata: they differ when an older copy shadows it.
-        version = str(getattr(import_module(name), "__version__", "?"))
+        try:
+            version = str(getattr(import_module(name), "__version__", "?"))
+        except Exception as error:  # newton on an older warp, for one: that is what the line is for
+            parts.append(f"{name} !! cannot be imported ({one_line(error, 100)}) ({Path(spec.origin).parent})")
+            continue
         note = ""
         if not version.startswith(_STACK.get(name, "")):
             note = f" !! expected {_STACK[name]}.x"
