@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from flashnerd_ext.bundle.rollout import rollout
     from flashnerd_ext.bundle.store import Bundle, load_bundle
 
+    __version__: str
+
 __all__ = ["Bundle", "__version__", "load_bundle", "rollout"]
 
 _LAZY = {
