@@ -62,6 +62,7 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
             place,
             f"{config.model}: {model.parameter_count():,} parameters, {len(run.train.starts):,} windows, {device}",
         )
+        folder.mkdir(parents=True, exist_ok=True)
         train(run)
         if place.main:
             finish(run, robot, data, out, lineage)
@@ -87,7 +88,6 @@ def start_from(config: TrainDynamicsConfig, model: DynamicsModel) -> tuple[str, 
 
 def refuse_overwrite(folder: Path, config: TrainDynamicsConfig) -> None:
     """A finished or interrupted run is not overwritten by accident."""
-    folder.mkdir(parents=True, exist_ok=True)
     if not config.resume and (folder / NAME).exists():
         raise FlashNerdError(
             f"{folder} holds a checkpoint already: type resume=true to go on with it, another out=, or delete it."
