@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from flashnerd_ext.model.integrate import Integrator
@@ -51,8 +50,3 @@ def state_error(loss: StateLoss, q: Tensor, qd: Tensor, true_q: Tensor, true_qd:
     dv = qd - true_qd
     position_std = loss.position_std[layout.v0 :]
     return 0.5 * ((dv / loss.velocity_std).square().mean() + (dq / position_std).square().mean())
-
-
-def as_float(value: Tensor) -> float:
-    """A tensor's value as a Python float."""
-    return float(torch.as_tensor(value).item())
