@@ -165,12 +165,12 @@ def test_another_schema_version_names_both(tmp_path: Path) -> None:
     example_bundle(tmp_path / "b")
     path = tmp_path / "b" / "card.json"
     original = path.read_text()
-    path.write_text(original.replace('"schema_version": 1', '"schema_version": 0'))
+    path.write_text(original.replace('"schema_version": 2', '"schema_version": 0'))
     text = refusal(tmp_path / "b")
-    assert "schema_version" in text and "is 0" in text and "reads 1" in text
-    path.write_text(original.replace('"schema_version": 1', '"schema_version": 2'))
+    assert "schema_version" in text and "is 0" in text and "reads 2" in text
+    path.write_text(original.replace('"schema_version": 2', '"schema_version": 3'))
     assert "update flashnerd-ext" in refusal(tmp_path / "b")
-    path.write_text(original.replace('"schema_version": 1', '"schema_version": true'))
+    path.write_text(original.replace('"schema_version": 2', '"schema_version": true'))
     assert "schema_version" in refusal(tmp_path / "b")
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.evaluation import rollout_error as metric
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.metric import metric_names, state_difference, state_std, wrap_angle
+from flashnerd_ext.model.rotation import multiply
 
 CART = StateLayout(joint_names=("cart", "pole"), joint_kinds=("prismatic", "continuous"), actuated=("cart",))
 FREE = StateLayout(joint_names=("hip",), joint_kinds=("revolute",), floating_base=True, actuated=("hip",))
@@ -36,10 +39,10 @@ def offset_predictor(q, qd, offset, growth=0.0):
 
 
 def test_wrap_angle_keeps_pi_and_is_periodic():
-    assert metric.wrap_angle(np.array([np.pi])) == pytest.approx(np.pi)
-    assert metric.wrap_angle(np.array([-np.pi])) == pytest.approx(np.pi)
+    assert wrap_angle(np.array([np.pi])) == pytest.approx(np.pi)
+    assert wrap_angle(np.array([-np.pi])) == pytest.approx(np.pi)
     x = np.linspace(-20, 20, 999)
-    wrapped = metric.wrap_angle(x)
+    wrapped = wrap_angle(x)
     assert np.all((wrapped > -np.pi) & (wrapped <= np.pi))
     np.testing.assert_allclose(np.exp(1j * wrapped), np.exp(1j * x), atol=1e-12)
 
@@ -88,14 +91,14 @@ def test_a_full_turn_of_the_pole_is_no_error_and_a_metre_of_the_cart_is_one():
 def test_std_wraps_angles_and_ignores_invalid_frames():
     q, qd, _, valid = record(n=4)
     reference = np.concatenate([q.copy(), qd], axis=-1)
-    reference[..., 1] = metric.wrap_angle(reference[..., 1])
-    np.testing.assert_allclose(metric.state_std(CART, q, qd), reference.reshape(-1, 4).std(0), rtol=1e-12)
+    reference[..., 1] = wrap_angle(reference[..., 1])
+    np.testing.assert_allclose(state_std(CART, q, qd), reference.reshape(-1, 4).std(0), rtol=1e-12)
     valid[2, 10:] = False
     q[2, 11:] = 1e6
-    std = metric.state_std(CART, q, qd, valid)
+    std = state_std(CART, q, qd, valid)
     assert std[0] < 100
     with pytest.raises(FlashNerdError, match="standard deviation"):
-        metric.state_std(CART, np.zeros_like(q), qd)
+        state_std(CART, np.zeros_like(q), qd)
 
 
 def test_windows_stop_at_the_first_invalid_transition():
@@ -127,7 +130,7 @@ def test_rollouts_start_where_the_window_says():
 
     errors = metric.rollout_errors(hold, CART, q, qd, u, windows, np.ones(4), batch=7)
     index = int(np.flatnonzero((windows.trajectory == 3) & (windows.start == 11))[0])
-    diff = metric.state_difference(CART, q[3, 11], qd[3, 11], q[3, 12], qd[3, 12])
+    diff = state_difference(CART, q[3, 11], qd[3, 11], q[3, 12], qd[3, 12])
     assert errors.squared[index, 0] == pytest.approx(np.mean(diff**2))
     assert np.isnan(errors.squared[windows.length == 2, 2]).all()
     assert errors.at(5).rollouts == int((windows.length >= 5).sum())
@@ -182,16 +185,28 @@ def test_bootstrap_interval_covers_the_mean_and_draws_whole_trajectories():
     assert grouped.high - grouped.low > 3 * (loose.high - loose.low)
 
 
-def test_floating_base_rotation_error_is_the_geodesic_angle_and_ignores_the_sign():
-    q_ref = np.zeros((1, 8))
-    q_ref[0, 6] = 1.0
-    q = q_ref.copy()
-    angle = 0.3
-    q[0, 3:7] = -np.array([0.0, np.sin(angle / 2), 0.0, np.cos(angle / 2)])
-    diff = metric.state_difference(FREE, q, np.zeros((1, 7)), q_ref, np.zeros((1, 7)))
-    assert diff.shape == (1, 14)
-    np.testing.assert_allclose(diff[0, 3:6], [0.0, angle, 0.0], atol=1e-12)
-    np.testing.assert_allclose(np.delete(diff[0], [4]), 0.0, atol=1e-12)
+def test_floating_base_is_measured_without_position_and_yaw():
+    rng = np.random.default_rng(4)
+    q, qd = rng.normal(size=(5, 8)), rng.normal(size=(5, 7))
+    q[:, 3:7] /= np.linalg.norm(q[:, 3:7], axis=1, keepdims=True)
+    turn = rng.uniform(-3, 3, 5)
+    half = turn / 2
+    yaw = np.stack([0 * half, 0 * half, np.sin(half), np.cos(half)], 1)
+    moved, moved_qd = q.copy(), qd.copy()
+    moved[:, :2] += 7.0
+    moved[:, 3:7] = -multiply(torch.from_numpy(yaw), torch.from_numpy(q[:, 3:7])).numpy()
+    for part in (slice(0, 3), slice(3, 6)):
+        x, y = qd[:, part][:, 0], qd[:, part][:, 1]
+        moved_qd[:, part.start] = np.cos(turn) * x - np.sin(turn) * y
+        moved_qd[:, part.start + 1] = np.sin(turn) * x + np.cos(turn) * y
+    np.testing.assert_allclose(state_difference(FREE, moved, moved_qd, q, qd), 0.0, atol=1e-12)
+    moved[:, 2] += 0.1
+    difference = state_difference(FREE, moved, moved_qd, q, qd)
+    assert difference.shape == (5, len(metric_names(FREE)))
+    np.testing.assert_allclose(difference[:, metric_names(FREE).index("height")], 0.1)
+    tilted = q.copy()
+    tilted[:, 3:7] = multiply(torch.from_numpy(q[:, 3:7]), torch.tensor([[np.sin(0.1), 0.0, 0.0, np.cos(0.1)]])).numpy()
+    assert np.abs(state_difference(FREE, tilted, qd, q, qd)[:, :3]).max() > 0.05
 
 
 def test_no_rollout_is_one_sentence():

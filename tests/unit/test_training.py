@@ -44,6 +44,7 @@ class Data:
                 push = np.stack([force - 3 * qd[:, 0], 9.81 * np.sin(q[:, 1]) - force * np.cos(q[:, 1])], 1)
                 qd = qd + push / 60
                 q = q + qd / 60
+        self.extra: dict[str, np.ndarray] = {}
         self.valid = np.ones((count, steps), bool)
         self.valid[0, steps // 2 :] = False
         self.meta: dict[str, object] = {}
@@ -141,7 +142,7 @@ def test_loss_is_the_metric(tmp_path: Path) -> None:
     """One-step NRMSE of the loss equals the error of the integrated states, divided by their spread."""
     run = make_run(tmp_path)
     integrator = run.loss.integrator
-    frames, targets = run.train.batch(run.train.starts[:50])
+    frames, targets, _ = run.train.batch(run.train.starts[:50])
     out = targets + 0.01 * torch.randn_like(targets)
     q, qd = torch.zeros(50, 5, 2), frames[..., 2:4]
     guess, truth = integrator.apply(q, qd, out), integrator.apply(q, qd, targets)
@@ -166,7 +167,7 @@ def test_readout_solution_is_the_optimum(tmp_path: Path) -> None:
     model = run.model
     assert isinstance(model, FlashNerd)
     solve_readout(model, run.train, 4000, torch.Generator().manual_seed(5), ridge=1e-12)
-    frames, targets = run.train.batch(run.train.draw(4000, torch.Generator().manual_seed(5)))
+    frames, targets, _ = run.train.batch(run.train.draw(4000, torch.Generator().manual_seed(5)))
 
     def error() -> float:
         with torch.no_grad():

@@ -14,7 +14,7 @@ from flashnerd_ext.errors import FlashNerdError
 if TYPE_CHECKING:
     from flashnerd_ext.model.layout import StateLayout
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the card's fields; a card of another version is refused, since its fields mean something else."""
 JOINT_KINDS = ("revolute", "continuous", "prismatic")
 QUANTILES = ("0.001", "0.01", "0.5", "0.99", "0.999")
@@ -39,6 +39,25 @@ class RobotCard:
     """Joints with an actuation input, in the order of ``actuation``, shape [nu]."""
     position_free: tuple[str, ...]
     """Joints whose position the dynamics do not depend on."""
+    conditions: tuple[str, ...] = ()
+    """What may differ from world to world, as deviations from nominal that go into the frame."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriveCard:
+    """What made joint torques of position targets in the training simulation; each list has one entry an actuated
+    joint, in the order of ``robot.actuated``."""
+
+    stiffness: tuple[float, ...] = field(metadata=rule(ge=0))
+    """[N·m/rad or N/m]."""
+    damping: tuple[float, ...] = field(metadata=rule(ge=0))
+    """[N·m·s/rad or N·s/m]."""
+    effort_limit: tuple[float, ...] = field(metadata=rule(gt=0))
+    """[N·m or N]."""
+    saturation: tuple[float, ...] = field(metadata=rule(gt=0))
+    """Torque of a DC motor at stall [N·m]; empty for a plain clamp."""
+    velocity_limit: tuple[float, ...] = field(metadata=rule(gt=0))
+    """Speed at which a DC motor gives nothing [rad/s]; empty for a plain clamp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +72,8 @@ class ActuationCard:
     """Drive stiffness of each joint [N/m or N·m/rad]."""
     damping: dict[str, float] = field(metadata=rule(ge=0))
     """Drive damping of each joint [N·s/m or N·m·s/rad]."""
+    drive: DriveCard | None = None
+    """For ``target``: the drive, whether the solver integrates it or an actuator model outside of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +83,15 @@ class SimulationCard:
     engine: str = field(metadata=rule(word=True))
     """Engine that made the data, e.g. ``mujoco``."""
     sim_dt: float = field(metadata=rule(gt=0, le=1))
-    """Step of the solver [s]."""
+    """Simulation step [s]; the solver's own is ``sim_dt / substeps``."""
     decimation: int = field(metadata=rule(ge=1, le=10_000))
-    """Solver steps in a control step."""
+    """Simulation steps in a control step."""
     dt: float = field(metadata=rule(gt=0, le=10))
     """Step of the model [s]: decimation x sim_dt, or sim_dt for a model at the solver's own step."""
     inner_steps: int = field(metadata=rule(ge=1, le=10_000))
     """Solver steps in a model step."""
+    substeps: int = field(default=1, metadata=rule(ge=1, le=1_000))
+    """Solver steps in a simulation step."""
     quaternion_order: str = field(metadata=rule(choices=("xyzw", "wxyz")))
     """Order of quaternions in the training data; this version's encoder reads xyzw only."""
     gravity: tuple[float, ...] = field(metadata=rule(size=3))
@@ -83,6 +106,10 @@ class ContactCard:
     """Contact detector of the training data, ``none`` where the model takes no contacts."""
     capacity: int = field(metadata=rule(ge=0, le=4096))
     """Contact rows a robot may have."""
+    gap: float = field(default=0.0, metadata=rule(ge=0, le=10))
+    """Distance at which a contact makes a row [m]."""
+    links: tuple[str, ...] = ()
+    """Links that a row can name, by its index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +240,19 @@ class Card:
     @property
     def layout(self) -> StateLayout:
         """Joint order and state dimensions."""
-        from flashnerd_ext.model.layout import StateLayout
+        from flashnerd_ext.model.layout import Drive, StateLayout
 
-        robot = self.robot
+        robot, drive = self.robot, self.actuation.drive
         return StateLayout(
-            robot.joint_names, robot.joint_kinds, robot.floating_base, robot.actuated, robot.position_free
+            robot.joint_names,
+            robot.joint_kinds,
+            robot.floating_base,
+            robot.actuated,
+            robot.position_free,
+            None
+            if drive is None
+            else Drive(drive.stiffness, drive.damping, drive.effort_limit, drive.saturation, drive.velocity_limit),
+            robot.conditions,
         )
 
     @property
@@ -337,18 +372,46 @@ def validate(card: Card) -> None:
     for name, inertia in physical.inertias.items():
         need(name in physical.masses, "physical.inertias", name, "a body that has a mass")
         need(all(inertia[i] > 0 for i in (0, 4, 8)), f"physical.inertias.{name}", list(inertia), "a positive diagonal")
-    expected = simulation.sim_dt * simulation.inner_steps
+    expected = simulation.sim_dt * simulation.inner_steps / simulation.substeps
     need(
         math.isclose(simulation.dt, expected, rel_tol=1e-6),
         "simulation.dt",
         simulation.dt,
-        f"inner_steps x sim_dt = {expected:.9g}",
+        f"inner_steps x sim_dt / substeps = {expected:.9g}",
     )
     need(
-        simulation.inner_steps in (1, simulation.decimation),
+        simulation.inner_steps in (simulation.substeps, simulation.decimation * simulation.substeps),
         "simulation.inner_steps",
         simulation.inner_steps,
-        f"the decimation {simulation.decimation}, or 1 for a model at the solver's own step",
+        f"decimation x substeps = {simulation.decimation * simulation.substeps}, or {simulation.substeps} for a model "
+        "at the simulation's own step",
+    )
+    need(
+        (card.actuation.drive is None) == (card.actuation.kind == "effort"),
+        "actuation.drive",
+        None if card.actuation.drive is None else "an object",
+        "a drive for the kind 'target', and null for 'effort',",
+    )
+    if card.actuation.drive is not None:
+        for name, values in plain(card.actuation.drive).items():
+            optional = name in ("saturation", "velocity_limit") and not values
+            need(
+                optional or len(values) == len(robot.actuated),
+                f"actuation.drive.{name}",
+                values,
+                f"a list of {len(robot.actuated)} values, one an actuated joint,",
+            )
+        need(
+            bool(card.actuation.drive.saturation) == bool(card.actuation.drive.velocity_limit),
+            "actuation.drive.velocity_limit",
+            list(card.actuation.drive.velocity_limit),
+            "a list as long as saturation",
+        )
+    need(
+        len(set(robot.conditions)) == len(robot.conditions),
+        "robot.conditions",
+        list(robot.conditions),
+        "a list without repetition",
     )
     need(
         (card.contacts.detector == "none") == (card.contacts.capacity == 0),

@@ -280,7 +280,7 @@ def _check_time(card: Card, facts: SimulationFacts, findings: _Findings) -> int:
                 "steps once for all of it."
             )
         return 1
-    if simulation.inner_steps == 1 and close(facts.dt, simulation.dt):
+    if simulation.inner_steps == simulation.substeps and close(facts.dt, simulation.dt):
         return facts.decimation
     findings.refuse(
         f"dt x decimation is {facts.dt:.6g} x {facts.decimation} = {control:.6g} s, "

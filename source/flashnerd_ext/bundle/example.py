@@ -13,7 +13,7 @@ from flashnerd_ext.bundle.card import Card, PhysicalCard
 from flashnerd_ext.bundle.make import envelope, make_card
 from flashnerd_ext.bundle.store import Bundle, save_bundle
 from flashnerd_ext.model.base import DynamicsModel
-from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.layout import Drive, StateLayout
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.registry import get_robot
 
@@ -31,6 +31,7 @@ WALKER = RobotDescription(
         joint_kinds=("revolute", "revolute", "revolute", "revolute"),
         floating_base=True,
         actuated=("left_hip", "right_hip", "left_knee", "right_knee"),
+        drive=Drive((25.0,) * 4, (0.5,) * 4, (23.5,) * 4),
     ),
     asset_path="Example/walker.usd",
     sim_dt=0.005,

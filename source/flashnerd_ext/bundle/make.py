@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import shlex
 import sys
@@ -18,6 +19,7 @@ from flashnerd_ext.bundle.card import (
     Card,
     ContactCard,
     DataCard,
+    DriveCard,
     EnvelopeCard,
     ModelCard,
     PhysicalCard,
@@ -101,8 +103,11 @@ def ranges(names: Sequence[str], values: Any) -> Ranges:
     )
 
 
-def envelope(layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any) -> EnvelopeCard:
-    """Envelope of training data: ``joint_q`` [n, nq], ``joint_qd`` [n, nv], ``actuation`` [n, nu], numpy or torch.
+def envelope(
+    layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any, condition: Any = None
+) -> EnvelopeCard:
+    """Envelope of training data: ``joint_q`` [n, nq], ``joint_qd`` [n, nv], ``actuation`` [n, nu], numpy or torch;
+    ``condition`` [n, C] where the layout has conditions.
 
     A large data set may be thinned first; minimum and maximum then are those of the sample.
     """
@@ -111,7 +116,8 @@ def envelope(layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any) -
     from flashnerd_ext.model.frame import encode_frame, frame_names
 
     q, qd, u = (torch.as_tensor(value, dtype=torch.float64) for value in (joint_q, joint_qd, actuation))
-    frames = encode_frame(layout, q, qd, u)
+    given = None if condition is None else torch.as_tensor(np.ascontiguousarray(condition), dtype=torch.float64)
+    frames = encode_frame(layout, q, qd, u, given)
     return EnvelopeCard(
         frame=ranges(frame_names(layout), frames.numpy()),
         state=ranges(state_names(layout), torch.cat((q, qd), -1).numpy()),
@@ -166,12 +172,13 @@ def make_card(
         measured: Measured errors, e.g. ``{"E1": 4e-5}``.
         lineage: Hashes of the bundles that this one was fine-tuned from.
         command: Training command; this process's by default.
-        inner_steps: 1 for a model at the solver's own step; the decimation by default.
+        inner_steps: ``robot.substeps`` for a model at the simulation's own step; a control step's by default.
     """
     from flashnerd_ext.runtime import git_revision
 
     layout = robot.layout
-    inner = robot.decimation if inner_steps is None else inner_steps
+    inner = robot.inner_steps if inner_steps is None else inner_steps
+    contacts = robot.contacts if model.rows_capacity else None
     config = {key: list(value) if isinstance(value, tuple) else value for key, value in model.config.items()}
     return Card(
         name=name or robot.name,
@@ -183,25 +190,30 @@ def make_card(
             floating_base=layout.floating_base,
             actuated=tuple(layout.actuated),
             position_free=tuple(layout.position_free),
+            conditions=tuple(layout.conditions),
         ),
         actuation=ActuationCard(
             kind=robot.actuation,
             effort_limit={key: float(value) for key, value in robot.effort_limit.items()},
             stiffness={key: float(value) for key, value in robot.joint_stiffness.items()},
             damping={key: float(value) for key, value in robot.joint_damping.items()},
+            drive=None if layout.drive is None else DriveCard(**dataclasses.asdict(layout.drive)),
         ),
         simulation=SimulationCard(
             engine=engine,
             sim_dt=robot.sim_dt,
             decimation=robot.decimation,
-            dt=robot.sim_dt * inner,
+            dt=robot.sim_dt * inner / robot.substeps,
             inner_steps=inner,
+            substeps=robot.substeps,
             quaternion_order="xyzw",
             gravity=tuple(float(value) for value in gravity),
         ),
         contacts=ContactCard(
-            detector=detector if model.rows_capacity else "none",
+            detector="none" if not model.rows_capacity else contacts.DETECTOR if contacts is not None else detector,
             capacity=model.rows_capacity,
+            gap=contacts.gap if contacts is not None else 0.0,
+            links=robot.links if contacts is not None else (),
         ),
         physical=physical or UNKNOWN_PHYSICAL,
         model=ModelCard(name=model.name, config=config),

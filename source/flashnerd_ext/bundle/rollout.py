@@ -30,6 +30,7 @@ def rollout[Array: (Tensor, np.ndarray)](
     actuation: Array,
     contacts: Contacts | None = None,
     *,
+    condition: Array | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Array, Array]:
     """Step a bundle's model from initial states, with an empty past and no simulator.
@@ -42,6 +43,8 @@ def rollout[Array: (Tensor, np.ndarray)](
         actuation: Efforts [N or N·m] or position targets [m or rad], as the card says, shape [T, N, nu]; each is
             held for one model step of ``bundle.card.dt`` seconds.
         contacts: Gives the contact rows of a state, for robots that touch something; called with torch tensors.
+        condition: Deviations of each world from the nominal robot in the order of ``card.robot.conditions``, shape
+            [N, C]; nominal by default.
         dtype: ``torch.float64`` or ``torch.float32`` to compute in; by default that of ``joint_q``.
 
     Returns:
@@ -55,7 +58,16 @@ def rollout[Array: (Tensor, np.ndarray)](
     card = bundle.card
     arrays = {"joint_q": joint_q, "joint_qd": joint_qd, "actuation": actuation}
     as_torch = _same_kind(arrays)
+    if condition is not None:
+        arrays["condition"] = condition
+        as_torch = _same_kind(arrays)
     tensors = {name: _tensor(name, value) for name, value in arrays.items()}
+    given = tensors.get("condition")
+    wanted = len(card.robot.conditions)
+    if given is not None and (given.ndim != 2 or given.shape != (tensors["joint_q"].shape[0], wanted)):
+        raise FlashNerdError(
+            f"condition has shape {list(given.shape)}, but [N, {wanted}] is needed: see bundle.card.robot.conditions."
+        )
     _check(card.nq, card.nv, card.nu, tensors)
     if contacts is not None and not bundle.model.rows_capacity:
         raise FlashNerdError(
@@ -86,7 +98,10 @@ def rollout[Array: (Tensor, np.ndarray)](
     advance = _Windowed(model) if track else _Streaming(model, len(joint_q), work)
     with contextlib.nullcontext() if track else torch.no_grad():
         states = list(
-            _states(integrator, advance, inputs["joint_q"], inputs["joint_qd"], inputs["actuation"], contacts)
+            _states(
+                integrator, advance, inputs["joint_q"], inputs["joint_qd"], inputs["actuation"], contacts,
+                inputs.get("condition"),
+            )  # fmt: skip
         )
         q = torch.stack([state[0] for state in states]).to(tensors["joint_q"].dtype)
         qd = torch.stack([state[1] for state in states]).to(tensors["joint_qd"].dtype)
@@ -130,11 +145,12 @@ def _states(
     joint_qd: Tensor,
     actuation: Tensor,
     contacts: Contacts | None,
+    condition: Tensor | None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     yield joint_q, joint_qd
     for command in actuation:
         rows = contacts(joint_q, joint_qd) if contacts is not None else None
-        frame = encode_frame(integrator.layout, joint_q, joint_qd, command)
+        frame = encode_frame(integrator.layout, joint_q, joint_qd, command, condition)
         joint_q, joint_qd = integrator.apply(joint_q, joint_qd, advance(frame, rows))
         yield joint_q, joint_qd
 

@@ -82,7 +82,7 @@ def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
             ("engine", simulation.engine),
             (
                 "model step",
-                f"{simulation.dt:.6g} s = {simulation.inner_steps} x {simulation.sim_dt:.6g} s "
+                f"{simulation.dt:.6g} s = {simulation.inner_steps} x {simulation.sim_dt / simulation.substeps:.6g} s "
                 f"(decimation {simulation.decimation})",
             ),
             ("quaternions", simulation.quaternion_order),

@@ -24,6 +24,10 @@ SCHEMA_VERSION = 1
 QUATERNION_ORDER = "xyzw"
 FILE = "dataset.json"
 COLUMNS = ("joint_q", "joint_qd", "actuation", "valid", "sampler")
+EXTRA = ("condition", "friction", "rows", "row_link", "row_count", "torque")
+"""Columns of robots that have them: condition [n, C], friction [n], contact rows at the start of each step (rows
+[n, T, K, 12], row_link [n, T, K], row_count [n, T]; see :mod:`flashnerd_ext.data.engines.rows`) and the mean torque of
+each actuated joint over each step [n, T, nu]."""
 
 
 @dataclass
@@ -36,6 +40,8 @@ class Trajectories:
     valid: np.ndarray
     sampler: np.ndarray
     """[N] id of each trajectory's sampler, an index into ``meta["samplers"]``."""
+    extra: dict[str, np.ndarray]
+    """Columns of :data:`EXTRA` that the data set has."""
     meta: dict[str, Any]
     """Attributes of the shards, and ``folder``, ``split``, ``samplers`` (names) and ``bad_rows``."""
 
@@ -106,19 +112,20 @@ def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Traj
         )
     if wanted == 0:
         raise FlashNerdError(f"{folder} has an empty split '{split}': make it with scripts/dataset.py {split}=N.")
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
+    parts: dict[str, list[np.ndarray]] = {}
     meta: dict[str, Any] = {}
     for path in paths:
         check_sum(path, splits[split])
         columns, attributes = read_shard(path, robot)
         _same(path, attributes, meta)
         meta = meta or attributes
-        for name in COLUMNS:
-            parts[name].append(columns[name])
+        for name, column in columns.items():
+            parts.setdefault(name, []).append(column)
     joined = {name: np.concatenate(values) for name, values in parts.items()}
     bad = _settle(Path(folder) / split, joined)
     meta |= {"folder": str(folder), "split": split, "samplers": list(meta["samplers"]), "bad_rows": bad}
-    return Trajectories(**joined, meta=meta)
+    extra = {name: joined.pop(name) for name in EXTRA if name in joined}
+    return Trajectories(**joined, extra=extra, meta=meta)
 
 
 def check_sum(path: Path, facts: dict[str, Any]) -> None:
@@ -153,7 +160,7 @@ def read_shard(path: Path, robot: Any = None) -> tuple[dict[str, np.ndarray], di
             attributes = {key: _plain(value) for key, value in file.attrs.items()}
             if "schema_version" in attributes:
                 _check(path, "schema_version", attributes["schema_version"], SCHEMA_VERSION)
-            columns = {name: np.asarray(file[name]) for name in COLUMNS}
+            columns = {name: np.asarray(file[name]) for name in (*COLUMNS, *(n for n in EXTRA if n in file))}
     except FlashNerdError:
         raise
     except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
@@ -202,6 +209,12 @@ def _check_shapes(path: Path, columns: dict[str, np.ndarray]) -> None:
         n, steps = actuation.shape[:2]
         whole = q.shape[:2] == qd.shape[:2] == (n, steps + 1)
         whole = whole and columns["valid"].shape == (n, steps) and columns["sampler"].shape == (n,)
+        whole = whole and all(
+            columns[name].shape[: 1 if name in ("condition", "friction") else 2]
+            == ((n,) if name in ("condition", "friction") else (n, steps))
+            for name in EXTRA
+            if name in columns
+        )
     if not whole:
         shapes = {name: column.shape for name, column in columns.items()}
         raise FlashNerdError(f"{path} has columns that do not fit together, {shapes}: delete it and make it again.")
@@ -209,7 +222,7 @@ def _check_shapes(path: Path, columns: dict[str, np.ndarray]) -> None:
 
 def _same(path: Path, attributes: dict[str, Any], first: dict[str, Any]) -> None:
     """Shards of one split come from one command."""
-    for key in ("robot", "asset_key", "engine", "seed", "command_hash", "samplers", "model_hash"):
+    for key in ("robot", "asset_key", "engine", "seed", "command_hash", "samplers", "model_hash", "extra"):
         if first and attributes.get(key) != first.get(key):
             raise FlashNerdError(
                 f"{path} has {key} {attributes.get(key)}, but the shards before it have {first.get(key)}: "

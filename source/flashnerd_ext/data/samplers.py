@@ -37,7 +37,7 @@ class Sampler:
 
 
 _REGISTRY: dict[str, dict[str, Sampler]] = {}
-_MODULES = {"cartpole": "flashnerd_ext.data.cartpole"}
+_MODULES = {"cartpole": "flashnerd_ext.data.cartpole", "anymal_c": "flashnerd_ext.data.quadruped"}
 """Robot -> module that registers its samplers; adding a robot adds a line."""
 
 

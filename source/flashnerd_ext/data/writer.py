@@ -18,7 +18,16 @@ from typing import Any
 import h5py
 import numpy as np
 
-from flashnerd_ext.data.dataset import FILE, QUATERNION_ORDER, SCHEMA_VERSION, file_hash, shard_index, shard_paths
+from flashnerd_ext.data.dataset import (
+    COLUMNS,
+    EXTRA,
+    FILE,
+    QUATERNION_ORDER,
+    SCHEMA_VERSION,
+    file_hash,
+    shard_index,
+    shard_paths,
+)
 from flashnerd_ext.data.engines import Engine
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.samplers import SPLITS, counts, mixture, samplers_of
@@ -92,16 +101,17 @@ class Plan:
 
 def rollout_policy(
     engine: Engine, q: np.ndarray, qd: np.ndarray, policy: Callable, steps: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Close the loop for ``steps`` model steps.
 
     Args:
         q, qd: Start, [N, nq] and [N, nv].
 
     Returns:
-        joint_q [N, T+1, nq], joint_qd [N, T+1, nv], actuation [N, T, nu] float32 (as the engine used it).
+        joint_q [N, T+1, nq], joint_qd [N, T+1, nv], actuation [N, T, nu] float32 (as the engine used it) and mean
+        torques [N, T, nu] float32 (0 where the engine does not say).
     """
-    joint_q, joint_qd, actions = [q], [qd], []
+    joint_q, joint_qd, actions, torques = [q], [qd], [], []
     for t in range(steps):
         # The engine gets what is stored, so that a stored trajectory replays exactly.
         action = np.asarray(policy(t, q, qd), np.float32)
@@ -110,7 +120,14 @@ def rollout_policy(
         joint_q.append(q)
         joint_qd.append(qd)
         actions.append(action)
-    return np.stack(joint_q, 1), np.stack(joint_qd, 1), np.stack(actions, 1)
+        torque = getattr(engine, "torque", None)
+        torques.append(np.zeros_like(action) if torque is None or len(torque) != len(action) else torque)
+    return (
+        np.stack(joint_q, 1),
+        np.stack(joint_qd, 1),
+        np.stack(actions, 1),
+        np.stack(torques, 1).astype(np.float32),
+    )
 
 
 def _rollout_together(engine: Engine, draws: list, steps: int) -> list[tuple[np.ndarray, ...]]:
@@ -149,16 +166,20 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
             break
         # All samplers advance in one batch: the engine's threads want many worlds.
         draws = [
-            (n, item.draw(generators[n], int(2 * missing[n] + 8 if setting.complete else missing[n]), setting.steps))
+            (n, item.draw(generators[n], _draws(robot, setting, int(missing[n])), setting.steps))
             for n, item in enumerate(known)
             if missing[n]
         ]
-        for (n, _), columns in zip(
-            draws, _rollout_together(engine, [draw for _, draw in draws], setting.steps), strict=True
+        worlds = [draw_worlds(robot, generators[n], len(draw[0])) for n, draw in draws]
+        if robot.contacts is not None:
+            engine.set_worlds(*(np.concatenate(part) for part in zip(*worlds, strict=True)))  # type: ignore[attr-defined]
+        for (n, _), world, columns in zip(
+            draws, worlds, _rollout_together(engine, [draw for _, draw in draws], setting.steps), strict=True
         ):
             valid = valid_steps(robot, columns[0], columns[1])
             take = np.flatnonzero(valid[:, -1])[: missing[n]] if setting.complete else np.arange(len(valid))
-            parts.append((*(column[take] for column in columns), valid[take], np.full(len(take), n, np.uint8)))
+            mine = (*columns[:3], valid, np.full(len(valid), n, np.uint8), *world, columns[3])
+            parts.append(tuple(column[take] for column in mine))
             tried[n] += len(valid)
             kept[n] += len(take)
     for n in np.flatnonzero(kept < wanted):
@@ -167,10 +188,55 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
             f"{setting.steps} steps: lower {split}_steps or give it another weight."
         )
     # Mixed, so that any part of a shard has the whole mixture.
-    columns = [np.concatenate([part[i] for part in parts]) for i in range(5)]
-    order = np.random.default_rng([plan.seed, SPLITS.index(split), index, 1 << 20]).permutation(len(columns[0]))
-    names = ("joint_q", "joint_qd", "actuation", "valid", "sampler")
-    return {name: column[order] for name, column in zip(names, columns, strict=True)} | {"tried": tried}
+    joined = [np.concatenate([part[i] for part in parts]) for i in range(len(parts[0]))]
+    order = np.random.default_rng([plan.seed, SPLITS.index(split), index, 1 << 20]).permutation(len(joined[0]))
+    names = ("joint_q", "joint_qd", "actuation", "valid", "sampler", "condition", "friction", "torque")
+    columns = {name: column[order] for name, column in zip(names, joined, strict=True)}
+    if robot.contacts is None:
+        for name in ("condition", "friction", "torque"):
+            del columns[name]
+    else:
+        columns |= contact_columns(engine, columns)
+    return columns | {"tried": tried}
+
+
+def _draws(robot: RobotDescription, setting: SplitPlan, missing: int) -> int:
+    """How many worlds to draw for ``missing`` trajectories: more where some will leave the valid range."""
+    return 2 * missing + 8 if setting.complete and robot.valid_range else missing
+
+
+def draw_worlds(robot: RobotDescription, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Conditions [count, C] and friction [count] float32 of worlds; a fifth of them is nominal but for friction."""
+    names = robot.layout.conditions
+    low, high = (np.array([robot.condition_range[name][i] for name in names]) for i in (0, 1))
+    condition = np.zeros((count, len(names)), np.float32)
+    if len(names):
+        condition = (rng.uniform(low, high, (count, len(names))) * (rng.random((count, 1)) > 0.2)).astype(np.float32)
+    friction = np.ones(count, np.float32)
+    if robot.contacts is not None:
+        friction = rng.uniform(*robot.contacts.friction, count).astype(np.float32)
+    return condition, friction
+
+
+def contact_columns(engine: Engine, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Contact rows at the start of every valid step, by the detector of the engine's own model."""
+    from flashnerd_ext.data.engines.rows import RowDetector
+
+    valid, count = columns["valid"], len(columns["valid"])
+    steps = valid.shape[1]
+    trajectory, time = np.nonzero(valid)
+    found = RowDetector(engine).rows(  # type: ignore[arg-type]
+        columns["joint_q"][trajectory, time],
+        columns["joint_qd"][trajectory, time],
+        columns["friction"][trajectory],
+        columns["condition"][trajectory],
+    )
+    result: dict[str, np.ndarray] = {}
+    for name, values, empty in (("rows", found.features, 0), ("row_link", found.link, -1), ("row_count", found.count, 0)):
+        whole = np.full((count, steps, *values.shape[1:]), empty, values.dtype)
+        whole[trajectory, time] = values
+        result[name] = whole
+    return result
 
 
 def feature_names(robot: RobotDescription) -> list[str]:
@@ -272,13 +338,15 @@ class Writer:
             "split": split,
             "samplers": list(samplers_of(self.plan.robot)),
             "tried": columns["tried"],
+            "extra": [name for name in EXTRA if name in columns],
+            "links": list(self.model.links),
             "statistics": shard_statistics(columns).packed(),
         }
 
         def save(temporary: Path) -> None:
             # No time stamps and no library-version tricks: the same numbers give the same bytes.
             with h5py.File(temporary, "w", track_order=True) as file:
-                for name in ("joint_q", "joint_qd", "actuation", "valid", "sampler"):
+                for name in (*COLUMNS, *(name for name in EXTRA if name in columns)):
                     file.create_dataset(name, data=columns[name], track_times=False)
                 for key, value in attributes.items():
                     file.attrs[key] = value

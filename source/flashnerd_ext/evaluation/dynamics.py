@@ -20,9 +20,9 @@ from flashnerd_ext.evaluation.rollout_error import (
     Windows,
     make_windows,
     rollout_errors,
-    state_std,
 )
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.metric import state_std
 
 Progress = Callable[[int], object]
 
@@ -45,10 +45,12 @@ class TestSet:
     """Names of the samplers."""
     layout: StateLayout
     std: NDArray[np.float64]
-    """Standard deviation of each state dimension over all valid frames, shape [2 * nv]."""
+    """Standard deviation of each state dimension over all valid frames, shape [D]."""
     windows: dict[str, Windows]
     """``initial``: rollouts from initial states; ``all_frames``: starts spread over the trajectories."""
     horizons: tuple[int, ...]
+    worlds: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """What differs between trajectories: ``condition`` [n, C] and ``friction`` [n], where the data have them."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What the JSON file says about the data."""
 
@@ -91,7 +93,8 @@ def make_test_set(
     }
     return TestSet(
         data.joint_q, data.joint_qd, data.actuation, data.sampler, tuple(data.meta.get("samplers", ())), layout, std,
-        windows, tuple(sorted(horizons)), facts,
+        windows, tuple(sorted(horizons)),
+        {name: data.extra[name] for name in ("condition", "friction") if name in getattr(data, "extra", {})}, facts,
     )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def roll_out(
     return {
         name: rollout_errors(
             predict, test.layout, test.joint_q, test.joint_qd, test.actuation, windows, test.std, test.sampler, batch,
-            progress,
+            progress, test.worlds,
         )
         for name, windows in test.windows.items()
     }  # fmt: skip
@@ -175,13 +178,18 @@ def curve_of(errors: Sequence[RolloutErrors]) -> ErrorCurve:
 
 
 def evaluate_model(
-    bundles: Sequence[Any], test: TestSet, batch: int, device: str = "cpu", progress: Progress | None = None
+    bundles: Sequence[Any],
+    test: TestSet,
+    batch: int,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    detector: Any = None,
 ) -> tuple[dict[str, Any], list[RolloutErrors]]:
     """Report of one model over its seeds, and the errors of its rollouts from initial states."""
     seeds, initial = [], []
     for bundle in bundles:
         step = bundle.card.simulation
-        errors = roll_out(model_predictor(bundle.model, step.dt, step.inner_steps, device), test, batch, progress)
+        errors = roll_out(model_predictor(bundle.model, step.dt, step.inner_steps, device, detector=detector), test, batch, progress)
         seeds.append({"bundle": str(bundle.path), "hash": bundle.hash[:16], **seed_report(errors, test)})
         initial.append(errors["initial"])
     first = bundles[0].model

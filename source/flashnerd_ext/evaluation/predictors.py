@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +13,25 @@ from numpy.typing import NDArray
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.evaluation.rollout_error import Predictor
 from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.registry import MODELS, build_model
 from flashnerd_ext.model.stepper import Stepper
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.store import Bundle
     from flashnerd_ext.data.engines import Engine
+    from flashnerd_ext.data.engines.rows import RowDetector
 
 Array = NDArray[Any]
 
 
 def model_predictor(
-    model: DynamicsModel, dt: float, inner_steps: int, device: str = "cpu", dtype: torch.dtype = torch.float32
+    model: DynamicsModel,
+    dt: float,
+    inner_steps: int,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    detector: RowDetector | None = None,
 ) -> Predictor:
     """A model that starts from one frame with an empty cache and feeds on its own predictions.
 
@@ -34,19 +41,58 @@ def model_predictor(
         inner_steps: Simulator steps in a model step.
         device: Where it runs.
         dtype: Of states and frames; float32 is what a simulator gives it.
-    """
+        detector: Finds the contacts of predicted states, for models that take rows.
 
-    def predict(joint_q: Array, joint_qd: Array, actuation: Array) -> tuple[Array, Array]:
+    Raises:
+        FlashNerdError: For a model with contact rows and no detector.
+    """
+    if model.rows_capacity and detector is None:
+        raise FlashNerdError(
+            f"the model takes {model.rows_capacity} contact rows a robot, but there is no detector: "
+            "give the data set's folder, whose engine_model.json makes one."
+        )
+
+    def predict(
+        joint_q: Array, joint_qd: Array, actuation: Array, extra: Mapping[str, Array] | None = None
+    ) -> tuple[Array, Array]:
+        extra = extra or {}
         stepper = Stepper(model, dt, inner_steps, len(joint_q), device, dtype=dtype)
+        if "condition" in extra and stepper.condition.shape[1]:
+            stepper.condition.copy_(torch.as_tensor(np.ascontiguousarray(extra["condition"])))
         q, qd, u = (torch.as_tensor(np.ascontiguousarray(x)).to(device, dtype) for x in (joint_q, joint_qd, actuation))
         past_q, past_qd = [q], [qd]
         for step in range(len(u)):
-            q, qd = stepper.step(q, qd, u[step])
+            rows = None
+            if detector is not None and model.rows_capacity:
+                rows = detect(detector, q, qd, extra, model.rows_capacity)
+            q, qd = stepper.step(q, qd, u[step], rows)
             past_q.append(q)
             past_qd.append(qd)
         return torch.stack(past_q).double().cpu().numpy(), torch.stack(past_qd).double().cpu().numpy()
 
     return predict
+
+
+def detect(
+    detector: RowDetector, joint_q: torch.Tensor, joint_qd: torch.Tensor, extra: Mapping[str, Array], capacity: int
+) -> ContactRows:
+    """Contact rows of states [N, nq], [N, nv] as tensors on their device."""
+    arrays = [np.asarray(x.double().cpu()) for x in (joint_q, joint_qd)]
+    norm = np.linalg.norm(arrays[0][:, 3:7], axis=1, keepdims=True)
+    arrays[0][:, 3:7] = np.where(norm > 0, arrays[0][:, 3:7] / np.where(norm > 0, norm, 1.0), arrays[0][:, 3:7])
+    found = detector.rows(arrays[0], arrays[1], extra.get("friction"), extra.get("condition"))
+    link = torch.from_numpy(found.link[:, :capacity]).long()
+    features = torch.from_numpy(found.features[:, :capacity])
+    return ContactRows(*(x.to(joint_q.device) for x in (features, link, link >= 0)))
+
+
+def make_detector(folder: Path) -> RowDetector:
+    """The contact detector of a data set: its own engine model, which needs mujoco and no Newton."""
+    from flashnerd_ext.data.engines.exported import ExportedModel
+    from flashnerd_ext.data.engines.mujoco_c import MujocoC
+    from flashnerd_ext.data.engines.rows import RowDetector
+
+    return RowDetector(MujocoC(ExportedModel.load(folder)))
 
 
 def engine_predictor(engine: Engine, rounding: type[np.floating[Any]] | None = None) -> Predictor:
@@ -57,7 +103,11 @@ def engine_predictor(engine: Engine, rounding: type[np.floating[Any]] | None = N
         rounding: Round the state to this precision before each step, as a float32 simulator's memory would.
     """
 
-    def predict(joint_q: Array, joint_qd: Array, actuation: Array) -> tuple[Array, Array]:
+    def predict(
+        joint_q: Array, joint_qd: Array, actuation: Array, extra: Mapping[str, Array] | None = None
+    ) -> tuple[Array, Array]:
+        if extra:
+            engine.set_worlds(extra["condition"], extra["friction"])  # type: ignore[attr-defined]
         q, qd = np.asarray(joint_q, dtype=np.float64), np.asarray(joint_qd, dtype=np.float64)
         past_q, past_qd = [q], [qd]
         for step in range(len(actuation)):

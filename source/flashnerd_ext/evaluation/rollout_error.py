@@ -15,7 +15,7 @@ over the state dimensions) exceeds ``DIVERGED_AT`` = 1: from there on the mean o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.metric import state_difference
 
 Array = NDArray[Any]
-Predictor = Callable[[Array, Array, Array], tuple[Array, Array]]
-"""(joint_q [N, nq], joint_qd [N, nv], actuation [T, N, nu]) -> (joint_q [T + 1, N, nq], joint_qd [T + 1, N, nv])."""
+Predictor = Callable[..., tuple[Array, Array]]
+"""(joint_q [N, nq], joint_qd [N, nv], actuation [T, N, nu]) -> (joint_q [T + 1, N, nq], joint_qd [T + 1, N, nv]);
+a fourth argument, where the data have it, is a mapping with ``condition`` [N, C] and ``friction`` [N] of the worlds."""
 
 HORIZONS = (1, 15, 100, 200)
 """Horizons of the published tables [model steps]."""
@@ -103,80 +105,6 @@ class RolloutErrors:
         return mean, bands
 
 
-def wrap_angle(angle: Array) -> Array:
-    """Angle [rad] in (-pi, pi]."""
-    return np.pi - np.mod(np.pi - np.asarray(angle, dtype=np.float64), 2.0 * np.pi)
-
-
-def angle_columns(layout: StateLayout) -> NDArray[np.bool_]:
-    """Which joints (shape [num_joints]) are angles that wrap."""
-    return np.array([kind in ("revolute", "continuous") for kind in layout.joint_kinds], dtype=bool)
-
-
-def state_difference(layout: StateLayout, q: Array, qd: Array, q_ref: Array, qd_ref: Array) -> NDArray[np.float64]:
-    """State minus reference, shape [..., 2 * nv]: positions (wrapped, in joint order), then velocities.
-
-    A floating base adds position [m] and rotation (rotation vector of the relative rotation, world frame [rad]).
-    """
-    q, qd, q_ref, qd_ref = (np.asarray(x, dtype=np.float64) for x in (q, qd, q_ref, qd_ref))
-    with np.errstate(invalid="ignore", over="ignore"):
-        first = 7 if layout.floating_base else 0
-        joints = q[..., first:] - q_ref[..., first:]
-        angles = angle_columns(layout)
-        joints[..., angles] = wrap_angle(joints[..., angles])
-        parts = [joints, qd - qd_ref]
-        if layout.floating_base:
-            parts = [q[..., :3] - q_ref[..., :3], _rotation_between(q[..., 3:7], q_ref[..., 3:7]), *parts]
-        return np.concatenate(parts, axis=-1)
-
-
-def _rotation_between(quat: Array, reference: Array) -> NDArray[np.float64]:
-    """Rotation vector [rad] of ``quat * inverse(reference)``, quaternions xyzw."""
-    x, y, z, w = np.moveaxis(quat / np.linalg.norm(quat, axis=-1, keepdims=True), -1, 0)
-    a, b, c, d = np.moveaxis(reference / np.linalg.norm(reference, axis=-1, keepdims=True), -1, 0)
-    a, b, c = -a, -b, -c
-    vector = np.stack(
-        [w * a + x * d + y * c - z * b, w * b - x * c + y * d + z * a, w * c + x * b - y * a + z * d], axis=-1
-    )
-    scalar = w * d - x * a - y * b - z * c
-    vector = np.where(scalar[..., None] < 0, -vector, vector)
-    norm = np.linalg.norm(vector, axis=-1, keepdims=True)
-    angle = 2.0 * np.arctan2(norm, np.abs(scalar)[..., None])
-    return vector * np.where(norm > 1e-12, angle / np.maximum(norm, 1e-300), 2.0)
-
-
-def state_std(layout: StateLayout, joint_q: Array, joint_qd: Array, valid: Array | None = None) -> NDArray[np.float64]:
-    """Standard deviation of each state dimension over all valid frames, shape [2 * nv], order of state_difference.
-
-    Args:
-        joint_q: Positions, shape [n, T + 1, nq].
-        joint_qd: Velocities, shape [n, T + 1, nv].
-        valid: Which transitions count, shape [n, T]; a frame counts when the transition into or out of it does.
-
-    Raises:
-        FlashNerdError: A dimension never changes, so that no error in it can be normalised.
-    """
-    if valid is not None:
-        pad = np.zeros((valid.shape[0], 1), dtype=bool)
-        frames = np.concatenate([valid.astype(bool), pad], 1) | np.concatenate([pad, valid.astype(bool)], 1)
-        joint_q, joint_qd = joint_q[frames], joint_qd[frames]
-    q, qd = joint_q.reshape(-1, layout.nq).astype(np.float64), joint_qd.reshape(-1, layout.nv).astype(np.float64)
-    if len(q) == 0:
-        raise FlashNerdError("the test data holds no valid frame, so there is nothing to measure an error against")
-    reference = np.zeros((1, layout.nq))
-    if layout.floating_base:
-        # Chordal mean: the leading eigenvector of the sum of outer products does not care about a quaternion's sign.
-        reference[0, 3:7] = np.linalg.eigh(q[:, 3:7].T @ q[:, 3:7])[1][:, -1]
-    std = np.std(state_difference(layout, q, qd, reference, np.zeros((1, layout.nv))), axis=0)
-    if not np.all(np.isfinite(std) & (std > 1e-12)):
-        bad = int(np.argmin(np.where(np.isfinite(std), std, -1.0)))
-        raise FlashNerdError(
-            f"state dimension {bad} has standard deviation {std[bad]:.3g} over the test data, so its error cannot be "
-            "normalised; record test data in which every joint moves"
-        )
-    return std
-
-
 def make_windows(
     valid: Array, horizon: int, starts: int | None = 1, limit: int | None = None, seed: int = 0
 ) -> Windows:
@@ -216,6 +144,7 @@ def rollout_errors(
     sampler: Array | None = None,
     batch: int = 1024,
     progress: Callable[[int], object] | None = None,
+    worlds: Mapping[str, Array] | None = None,
 ) -> RolloutErrors:
     """Roll a model out from every window and compare with the record.
 
@@ -226,10 +155,11 @@ def rollout_errors(
         joint_qd: Recorded velocities, shape [n, T + 1, nv].
         actuation: Recorded actuation, shape [n, T, nu].
         windows: Rollouts to make.
-        std: Standard deviation of each state dimension, shape [2 * nv].
+        std: Standard deviation of each state dimension, shape [D].
         sampler: Sampler of each trajectory, shape [n].
         batch: Rollouts stepped together.
         progress: Called with the number of rollouts finished.
+        worlds: What differs between trajectories (``condition`` [n, C], ``friction`` [n]), handed to the model.
     """
     total = len(windows.start)
     if total == 0:
@@ -243,7 +173,8 @@ def rollout_errors(
         frame = np.minimum(frame, joint_q.shape[1] - 1)
         q_ref, qd_ref = joint_q[tr[:, None], frame], joint_qd[tr[:, None], frame]
         u = actuation[tr[:, None], np.minimum(frame[:, :-1], actuation.shape[1] - 1)]
-        q, qd = predict(q_ref[:, 0], qd_ref[:, 0], np.swapaxes(u, 0, 1))
+        given = () if not worlds else ({name: values[tr] for name, values in worlds.items()},)
+        q, qd = predict(q_ref[:, 0], qd_ref[:, 0], np.swapaxes(u, 0, 1), *given)
         diff = state_difference(layout, np.swapaxes(q, 0, 1)[:, 1:], np.swapaxes(qd, 0, 1)[:, 1:],
                                 q_ref[:, 1:], qd_ref[:, 1:])  # fmt: skip
         with np.errstate(over="ignore", invalid="ignore"):

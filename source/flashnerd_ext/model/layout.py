@@ -4,10 +4,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError
 
 JOINT_KINDS = ("revolute", "continuous", "prismatic")
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What turns position targets into joint torques; every tuple has one entry an actuated joint.
+
+    With ``saturation`` and ``velocity_limit`` it is a DC motor: the torque that it can give falls linearly with speed,
+    from the saturation torque at rest to none at the velocity limit (Isaac Lab's ``DCMotorCfg``).
+
+    Attributes:
+        stiffness: [N m/rad or N/m]. damping: [N m s/rad or N s/m]. effort_limit: [N m or N].
+        saturation: Torque at stall [N m]; empty for a plain clamp.
+        velocity_limit: Speed at which the motor gives nothing [rad/s]; empty for a plain clamp.
+    """
+
+    stiffness: tuple[float, ...]
+    damping: tuple[float, ...]
+    effort_limit: tuple[float, ...]
+    saturation: tuple[float, ...] = ()
+    velocity_limit: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        size = len(self.stiffness)
+        for name in ("damping", "effort_limit", "saturation", "velocity_limit"):
+            count = len(getattr(self, name))
+            if count != size and (count or name in ("damping", "effort_limit")):
+                raise FlashNerdError(
+                    f"drive.{name} has {count} entries, but drive.stiffness has {size}: give one an actuated joint."
+                )
+        if bool(self.saturation) != bool(self.velocity_limit):
+            raise FlashNerdError(
+                "a drive has only one of saturation and velocity_limit, but a DC motor needs both: give both or none."
+            )
+
+    @property
+    def kind(self) -> str:
+        """``dc_motor`` or ``pd``."""
+        return "dc_motor" if self.saturation else "pd"
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """JSON-able form, arguments of the constructor."""
+        names = ("stiffness", "damping", "effort_limit", "saturation", "velocity_limit")
+        return {name: list(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -29,6 +73,11 @@ class StateLayout:
     """Joints with an actuation input, in the order of ``actuation``."""
     position_free: tuple[str, ...] = field(default=())
     """Joints whose position the dynamics do not depend on; it stays out of the frame."""
+    drive: Drive | None = None
+    """With a drive the actuation is position targets [m or rad], without one efforts [N or N m]."""
+    conditions: tuple[str, ...] = ()
+    """What may differ from world to world and goes into the frame, as a deviation from nominal: see
+    :data:`flashnerd_ext.robots.description.CONDITIONS`."""
 
     def __post_init__(self) -> None:
         if len(self.joint_names) != len(self.joint_kinds):
@@ -41,6 +90,11 @@ class StateLayout:
         for kind in self.joint_kinds:
             if kind not in JOINT_KINDS:
                 raise FlashNerdError(f"joint kind is '{kind}', but one of {', '.join(JOINT_KINDS)} is needed.")
+        if self.drive is not None and len(self.drive.stiffness) != len(self.actuated):
+            raise FlashNerdError(
+                f"the drive has {len(self.drive.stiffness)} entries, but {len(self.actuated)} joints are actuated: "
+                "give one each."
+            )
         for label in ("actuated", "position_free"):
             for name in getattr(self, label):
                 if name not in self.joint_names:
@@ -78,6 +132,11 @@ class StateLayout:
         return 6 if self.floating_base else 0
 
     @cached_property
+    def actuated_joints(self) -> tuple[int, ...]:
+        """Index among the joints of each actuation input."""
+        return tuple(self.joint_names.index(name) for name in self.actuated)
+
+    @cached_property
     def angle_joints(self) -> tuple[int, ...]:
         """Indices of revolute and continuous joints: they enter the frame as sine and cosine."""
         return tuple(i for i, kind in enumerate(self.joint_kinds) if kind != "prismatic" and self._visible(i))
@@ -98,14 +157,19 @@ class StateLayout:
             "floating_base": self.floating_base,
             "actuated": list(self.actuated),
             "position_free": list(self.position_free),
+            "drive": None if self.drive is None else self.drive.to_dict(),
+            "conditions": list(self.conditions),
         }
 
     @classmethod
-    def from_dict(cls, content: dict[str, object]) -> StateLayout:
-        known = {"joint_names", "joint_kinds", "floating_base", "actuated", "position_free"}
+    def from_dict(cls, content: dict[str, Any]) -> StateLayout:
+        """The inverse of :meth:`to_dict`."""
+        known = set(cls.__dataclass_fields__)
         if set(content) != known:
             raise FlashNerdError(
                 f"a state layout has the fields {sorted(content)}, but exactly {sorted(known)} are needed."
             )
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
-        return cls(**values)  # type: ignore[arg-type]
+        if values["drive"] is not None:
+            values["drive"] = Drive(**{key: tuple(value) for key, value in values["drive"].items()})
+        return cls(**values)

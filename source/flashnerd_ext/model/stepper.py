@@ -45,13 +45,15 @@ class Stepper:
         self.cache = model.init_cache(num_worlds, device)
         self.num_worlds, self.device, self.dtype = num_worlds, torch.device(device), dtype
         self.frame = torch.zeros((num_worlds, model.frame_size), device=device, dtype=dtype)
+        # Deviations of each world from the nominal robot, in the order of layout.conditions; written in place.
+        self.condition = torch.zeros((num_worlds, len(model.layout.conditions)), device=device, dtype=dtype)
         self._advance = torch.compile(self._advance_eager, dynamic=False) if compiled else self._advance_eager
         self.compiled = compiled
 
     def _advance_eager(
         self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None
     ) -> tuple[Tensor, Tensor]:
-        self.frame.copy_(encode_frame(self.model.layout, joint_q, joint_qd, actuation))
+        self.frame.copy_(encode_frame(self.model.layout, joint_q, joint_qd, actuation, self.condition))
         return self.integrator.apply(joint_q, joint_qd, self.model.step(self.frame, self.cache, rows))
 
     @torch.no_grad()

@@ -7,6 +7,42 @@ from dataclasses import dataclass, field
 from flashnerd_ext.model.layout import StateLayout
 
 
+CONDITIONS = {
+    "base_mass": "mass and inertia of the base link, as a factor less one",
+    "base_com_x": "shift of the base link's centre of mass along x [m]",
+    "base_com_y": "shift of the base link's centre of mass along y [m]",
+    "base_com_z": "shift of the base link's centre of mass along z [m]",
+    "stiffness": "stiffness of all drives, as a factor less one",
+    "damping": "damping of all drives, as a factor less one",
+}
+"""What may differ from world to world; each is a deviation from nominal, 0 at the nominal robot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContactDescription:
+    """How a robot meets the ground, in the data and in deployment.
+
+    Attributes:
+        capacity: Contact rows K that a robot may have; the deepest are kept.
+        gap: Distance at which a contact is seen before it touches [m].
+        feet: Links that are meant to touch.
+        friction: Range of the sliding friction coefficient in the data.
+        ke, kd: Contact stiffness [N/m] and damping [N s/m] of every shape, as the task's ``default_shape_cfg`` has them.
+        self_collision: Whether links of the robot collide with each other.
+    """
+
+    capacity: int
+    gap: float = 0.02
+    feet: tuple[str, ...] = ()
+    friction: tuple[float, float] = (1.0, 1.0)
+    ke: float = 2.5e3
+    kd: float = 100.0
+    self_collision: bool = False
+
+    DETECTOR = "mujoco"
+    """Only MuJoCo's own detector makes rows: another one finds other contacts at the same pose."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RobotDescription:
     """One robot as its stock Isaac Lab task simulates it. Adding a robot is adding one of these."""
@@ -18,9 +54,11 @@ class RobotDescription:
     asset_path: str
     """USD below the asset root."""
     sim_dt: float
-    """Simulator time step [s]."""
+    """Simulation step [s], ``sim.dt`` of the task."""
     decimation: int
-    """Simulator steps in one control step; the model steps once for all of them."""
+    """Simulation steps in one control step; the model steps once for all of them."""
+    substeps: int = 1
+    """Solver steps in a simulation step, ``num_substeps`` of the task's physics."""
     actuation: str = "effort"
     """What ``actuation`` holds: ``effort`` [N or N m] (feed-forward effort) or ``target`` (position target)."""
     effort_limit: dict[str, float] = field(default_factory=dict)
@@ -33,8 +71,38 @@ class RobotDescription:
     """Joint limits that the asset has [m or rad]."""
     valid_range: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Joint positions outside of which the task ends an episode, so that data stop there [m or rad]."""
+    base_link: str = "base"
+    """Root link of a free base, whose mass and centre of mass the conditions change."""
+    default_joint_q: dict[str, float] = field(default_factory=dict)
+    """Pose that the task resets to, a joint [m or rad]; 0 where it is not named."""
+    base_height: float = 0.0
+    """Height of a free base in that pose [m]."""
+    action_scale: float = 1.0
+    """The task's action times this is added to the default pose to give the target [rad], or is the effort."""
+    armature: dict[str, float] = field(default_factory=dict)
+    """Armature that the task sets, a joint [kg m^2]; what the asset has where it is not named."""
+    links: tuple[str, ...] = ()
+    """Links in Newton's order: a contact row names its link by the index in it."""
+    contacts: ContactDescription | None = None
+    """``None`` for a robot that touches nothing."""
+    condition_range: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Range of each condition of the layout in the data."""
+    cone: str = "pyramidal"
+    """Friction cone of the task's solver."""
+    impratio: float = 1.0
+    """Ratio of frictional to normal constraint impedance of the task's solver."""
     tasks: tuple[str, ...] = ()
     """Gym ids that simulate this robot with these settings."""
+
+    @property
+    def default_q(self) -> tuple[float, ...]:
+        """Default positions of the joints in the layout's order [m or rad]."""
+        return tuple(self.default_joint_q.get(name, 0.0) for name in self.layout.joint_names)
+
+    @property
+    def inner_steps(self) -> int:
+        """Solver steps in one model step."""
+        return self.decimation * self.substeps
 
     @property
     def dt(self) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from flashnerd_ext.errors import FlashNerdError, nearest
+from flashnerd_ext.robots.anymal_c import ANYMAL_C
 from flashnerd_ext.robots.cartpole import CARTPOLE
 from flashnerd_ext.robots.description import RobotDescription
 
-ROBOTS: dict[str, RobotDescription] = {robot.name: robot for robot in (CARTPOLE,)}
+ROBOTS: dict[str, RobotDescription] = {robot.name: robot for robot in (CARTPOLE, ANYMAL_C)}
 
 
 def get_robot(name: str) -> RobotDescription:

@@ -53,5 +53,5 @@ def fit_clock(card: Card, physics_dt: float, decimation: int) -> ModelClock:
         f"sim.dt is {physics_dt:.6g} s with decimation {decimation}, a control step of "
         f"{physics_dt * decimation:.6g} s, but the bundle '{card.name}' steps {card.dt:.6g} s: "
         f"type env.sim.dt={simulation.sim_dt:.9g} "
-        f"env.decimation={simulation.inner_steps}, or give a bundle trained at this step."
+        f"env.decimation={simulation.decimation}, or give a bundle trained at this step."
     )

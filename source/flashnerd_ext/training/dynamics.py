@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from flashnerd_ext.errors import FlashNerdError
@@ -15,6 +16,7 @@ from flashnerd_ext.files import write_json
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.model.integrate import Integrator
+from flashnerd_ext.model.metric import increment_std, state_std
 from flashnerd_ext.model.registry import build_model
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.registry import get_robot
@@ -23,7 +25,7 @@ from flashnerd_ext.training.checkpoint import NAME
 from flashnerd_ext.training.config import TrainDynamicsConfig
 from flashnerd_ext.training.distributed import Ranks, choose_device, ranks
 from flashnerd_ext.training.loss import StateLoss
-from flashnerd_ext.training.statistics import fit_affine, fit_normalisation, state_spread
+from flashnerd_ext.training.statistics import fit_affine, fit_normalisation
 from flashnerd_ext.training.trainer import Run, train
 from flashnerd_ext.training.windows import Windows, make_windows
 
@@ -54,7 +56,7 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         out = Path(config.out or f"runs/dynamics/{config.robot}-{config.model}-s{config.seed}")
         folder = out.parent / f"{out.name}-run"
         refuse_overwrite(folder, config)
-        model = build_model(config.model, robot.layout, config.options).to(device)
+        model = build_model(config.model, robot.layout, contact_options(config, robot)).to(device)
         lineage = start_from(config, model)
         data = load_trajectories(config.data, "train", robot)
         run = prepare(config, robot, model, data, load_trajectories(config.data, "val", robot), folder, place, device)
@@ -67,6 +69,15 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         if place.main:
             finish(run, robot, data, out, lineage)
     return out
+
+
+def contact_options(config: TrainDynamicsConfig, robot: RobotDescription) -> dict[str, Any]:
+    """The model's options, with what the robot says of its contacts where the command does not."""
+    options = dict(config.options)
+    if robot.contacts is not None and config.model == "flashnerd":
+        options.setdefault("rows_capacity", robot.contacts.capacity)
+        options.setdefault("links", len(robot.links))
+    return options
 
 
 def start_from(config: TrainDynamicsConfig, model: DynamicsModel) -> tuple[str, ...]:
@@ -105,11 +116,14 @@ def prepare(
     device: torch.device,
 ) -> Run:
     """Windows, statistics, the affine start and the loss."""
-    integrator = Integrator(robot.layout, robot.dt, robot.decimation, model.kinematic_prior)
+    integrator = Integrator(robot.layout, robot.dt, robot.inner_steps, model.kinematic_prior)
     length = config.train.window
 
     def windows(part: Trajectories, size: int) -> Windows:
-        return make_windows(robot.layout, integrator, part.joint_q, part.joint_qd, part.actuation, part.valid, size)
+        return make_windows(
+            robot.layout, integrator, part.joint_q, part.joint_qd, part.actuation, part.valid, size,
+            part.extra, model.rows_capacity > 0,
+        )  # fmt: skip
 
     train_windows = windows(data, max(length, config.train.multistep))
     train_windows.length = length
@@ -122,13 +136,13 @@ def prepare(
         if isinstance(model, FlashNerd) and not config.init:
             fit_affine(model, frames, targets)
         train_windows.emphasise(model.frame_norm.mean.cpu(), model.frame_norm.std.cpu(), config.train.emphasis)
-    position, velocity = state_spread(
-        robot.layout, torch.from_numpy(data.joint_q), torch.from_numpy(data.joint_qd), torch.from_numpy(data.valid)
+    position, velocity = increment_std(
+        robot.layout, state_std(robot.layout, data.joint_q, data.joint_qd, data.valid)
     )
     loss = StateLoss(
         integrator,
-        position.float().to(device),
-        velocity.float().to(device),
+        torch.from_numpy(position).float().to(device),
+        torch.from_numpy(velocity).float().to(device),
         equal=config.train.recipe == "nerd",
         out_std=model.out_norm.std.float().to(device),
     )
@@ -148,6 +162,7 @@ def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path, lin
         data.joint_q[:, :-1][valid][::stride],
         data.joint_qd[:, :-1][valid][::stride],
         data.actuation[valid][::stride],
+        conditions_of(data)[valid][::stride],
     )
     model = run.model.cpu().eval()
     measured = measure(config, robot, model)
@@ -170,19 +185,27 @@ def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path, lin
     print(f"{shown}\nbundle {out} ({bundle.hash[:12]}), log and checkpoint {run.folder}")
 
 
+def conditions_of(data: Trajectories) -> np.ndarray:
+    """Conditions of every step, [n, T, C]; C may be 0."""
+    count, steps = data.valid.shape
+    condition = data.extra.get("condition", np.zeros((count, 0), np.float32))
+    return np.broadcast_to(condition[:, None], (count, steps, condition.shape[1]))
+
+
 def measure(config: TrainDynamicsConfig, robot: RobotDescription, model: DynamicsModel) -> dict[str, float]:
     """Rollout errors on the test split, which nothing above has seen; it chooses nothing."""
     if config.rollouts < 1:
         return {}
     from flashnerd_ext.data.dataset import load_trajectories
     from flashnerd_ext.evaluation.dynamics import make_test_set, roll_out
-    from flashnerd_ext.evaluation.predictors import model_predictor
+    from flashnerd_ext.evaluation.predictors import make_detector, model_predictor
     from flashnerd_ext.evaluation.rollout_error import HORIZONS
 
     data = load_trajectories(config.data, "test", robot)
     horizons = [horizon for horizon in HORIZONS if horizon <= data.valid.shape[1]]
     test = make_test_set(data, robot.layout, horizons, rollouts=config.rollouts, all_frames=0, seed=0)
-    errors = roll_out(model_predictor(model, robot.dt, robot.decimation), test, batch=1024)["initial"]
+    detector = make_detector(Path(config.data)) if model.rows_capacity else None
+    errors = roll_out(model_predictor(model, robot.dt, robot.inner_steps, detector=detector), test, batch=1024)["initial"]
     measured = {f"E{horizon}": errors.at(horizon).mean for horizon in horizons}
     # JSON has no infinity: a model that blew up gets a figure that nobody mistakes for an error of this world.
     measured = {name: value if math.isfinite(value) else 1e9 for name, value in measured.items()}

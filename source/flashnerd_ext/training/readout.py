@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.training.windows import Windows
 
@@ -27,8 +28,8 @@ def solve_readout(
     gram = torch.zeros((len(base), len(base)), dtype=torch.float64)
     moment = torch.zeros_like(base)
     for starts in windows.draw(count, generator).split(4096):
-        frames, targets = windows.batch(starts)
-        features = _features(model, frames.to(model.head.weight.dtype))
+        frames, targets, rows = windows.batch(starts)
+        features = _features(model, frames.to(model.head.weight.dtype), rows)
         # Fit what the present readout leaves over: the correction is small, so the ridge pulls towards the network.
         left = model.out_norm(targets.double()).flatten(0, -2) - features @ base
         gram += features.T @ features
@@ -37,10 +38,10 @@ def solve_readout(
     _replace(model, base + torch.linalg.solve(gram, moment))
 
 
-def _features(model: FlashNerd, frames: Tensor) -> Tensor:
+def _features(model: FlashNerd, frames: Tensor, rows: ContactRows | None) -> Tensor:
     """Inputs of the readout, float64 [rows, .]: last block's input and branches (or its normed output), embedding,
     normalised frame, one."""
-    z, entered = model._enter(frames, None)
+    z, entered = model._enter(frames, rows)
     *first, last = model._stream_blocks()
     x = entered
     for block in first:

@@ -1,4 +1,4 @@
-"""What is computed once from the data: normalisation, state spread, and the closed-form affine path.
+"""What is computed once from the data: normalisation and the closed-form affine path.
 
 All sums run in float64.
 """
@@ -10,33 +10,12 @@ from torch import Tensor
 
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.flashnerd import FlashNerd
-from flashnerd_ext.model.layout import StateLayout
 
 
 def moments(values: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of rows, float64 [F] each."""
     rows = (values if index is None else values[index]).double()
     return rows.mean(0), rows.std(0, correction=0)
-
-
-def state_spread(layout: StateLayout, joint_q: Tensor, joint_qd: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Standard deviation of positions [nv] and velocities [nv] over valid states, the metric's yardstick.
-
-    Angles are wrapped to (-pi, pi] first. A free base's position and rotation increments are measured by one metre
-    and one radian: they have no spread of their own that would mean something.
-
-    Args:
-        joint_q, joint_qd: [n, T + 1, ...]; only states with a valid step after them count.
-        valid: Boolean [n, T].
-    """
-    q = joint_q[:, :-1][valid].double()[:, layout.q0 :].clone()
-    for joint in layout.angle_joints:
-        q[:, joint] = torch.remainder(q[:, joint] + torch.pi, 2 * torch.pi) - torch.pi
-    base = torch.ones(6 if layout.floating_base else 0, dtype=torch.float64)
-    position = torch.cat((base, q.std(0, correction=0)))
-    velocity = joint_qd[:, :-1][valid].double().std(0, correction=0)
-    floor = 1e-6
-    return position.clamp_min(floor), velocity.clamp_min(floor)
 
 
 def fit_normalisation(model: DynamicsModel, frames: Tensor, targets: Tensor) -> None:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.training.checkpoint import flatten, load_checkpoint, save_checkpoint
 from flashnerd_ext.training.config import TrainDynamicsConfig
@@ -86,8 +87,8 @@ def make_step(run: Run) -> Any:
         ids = [run.device.index] if run.device.type == "cuda" else None
         network = DistributedDataParallel(run.model, device_ids=ids)
 
-    def one_step(frames: Tensor, targets: Tensor) -> Tensor:
-        return loss(network(frames), targets)
+    def one_step(frames: Tensor, targets: Tensor, rows: ContactRows | None) -> Tensor:
+        return loss(network(frames, rows), targets)
 
     compiled = options.compiled and run.ranks.world == 1
     forward = torch.compile(one_step, dynamic=False) if compiled else one_step
@@ -101,8 +102,7 @@ def make_step(run: Run) -> Any:
             value.backward()
             average_gradients(parameters, run.ranks)
         else:
-            frames, targets = run.train.batch(starts)
-            value = forward(frames.to(run.device), targets.to(run.device))
+            value = forward(*run.train.batch(starts, run.device))
             value.backward()
         nn.utils.clip_grad_norm_(parameters, options.clip)
         for optimiser in run.optimisers:
@@ -211,8 +211,8 @@ def validate(run: Run) -> float:
     squares, count = 0.0, 0
     stride = max(1, len(run.val.starts) // VALIDATION_WINDOWS)
     for starts in run.val.starts[::stride][:VALIDATION_WINDOWS].split(1024):
-        frames, targets = run.val.batch(starts)
-        error = run.loss.nrmse(run.model.sequence(frames.to(run.device)), targets.to(run.device))
+        frames, targets, rows = run.val.batch(starts, run.device)
+        error = run.loss.nrmse(run.model.sequence(frames, rows), targets)
         squares += float(error) ** 2 * len(starts)
         count += len(starts)
     error = (squares / count) ** 0.5

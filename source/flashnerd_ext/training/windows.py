@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.frame import encode_frame
 from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.layout import StateLayout
+
+
+class Batch(NamedTuple):
+    """What a model is trained on at once."""
+
+    frames: Tensor
+    """Shape [B, T, F]."""
+    targets: Tensor
+    """Shape [B, T, O]."""
+    rows: ContactRows | None
+    """Shapes [B, T, K, ...]."""
 
 
 @dataclass
@@ -35,6 +49,10 @@ class Windows:
     joint_qd: Tensor
     actuation: Tensor
     per_trajectory: int
+    condition: Tensor | None = None
+    """float32 [n, C]."""
+    rows: ContactRows | None = None
+    """Contact rows of all frames, features float32 [n T, K, 12]; ``None`` for a robot that touches nothing."""
     cumulative: Tensor | None = None
     """Cumulative chance of each window, float64 [W]; ``None`` draws uniformly."""
 
@@ -58,10 +76,17 @@ class Windows:
         place = torch.rand(count, generator=generator, dtype=torch.float64) * self.cumulative[-1]
         return self.starts[torch.searchsorted(self.cumulative, place).clamp_(max=len(self.starts) - 1)]
 
-    def batch(self, starts: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames [B, length, F] and targets [B, length, O] of the windows at ``starts``."""
+    def batch(self, starts: Tensor, device: torch.device | str = "cpu") -> Batch:
+        """Frames, targets and contact rows of the windows at ``starts``, on ``device``."""
         index = starts[:, None] + torch.arange(self.length)
-        return self.frames[index], self.targets[index]
+        return Batch(self.frames[index].to(device), self.targets[index].to(device), self.rows_at(index, device))
+
+    def rows_at(self, index: Tensor, device: torch.device | str = "cpu") -> ContactRows | None:
+        """Contact rows of the frames at flat indices ``index`` [...]."""
+        if self.rows is None:
+            return None
+        link = self.rows.link[index].to(device)
+        return ContactRows(self.rows.features[index].to(device), link.long(), self.rows.used[index].to(device))
 
 
 def make_windows(
@@ -72,6 +97,8 @@ def make_windows(
     actuation: np.ndarray,
     valid: np.ndarray,
     length: int,
+    extra: Mapping[str, np.ndarray] | None = None,
+    contacts: bool = False,
 ) -> Windows:
     """Windows of ``length`` frames over trajectories.
 
@@ -80,6 +107,8 @@ def make_windows(
         joint_qd: float64 [n, T + 1, nv].
         actuation: [n, T, nu].
         valid: Boolean [n, T]; a window may not hold an invalid step.
+        extra: Conditions and contact rows, as :data:`flashnerd_ext.data.dataset.EXTRA` has them.
+        contacts: Whether the model takes contact rows.
 
     Raises:
         FlashNerdError: When no window fits.
@@ -89,13 +118,20 @@ def make_windows(
         raise FlashNerdError(
             f"train.window is {length}, but trajectories have {steps} steps: type train.window={steps} or less."
         )
+    extra = extra or {}
+    if contacts and "rows" not in extra:
+        raise FlashNerdError(
+            "the model takes contact rows, but the data set has none: make it anew with scripts/dataset.py."
+        )
+    whole = torch.from_numpy(extra["condition"]).float() if "condition" in extra and layout.conditions else None
     pieces_f: list[Tensor] = []
     pieces_t: list[Tensor] = []
     # Differences of states are taken in float64: in float32 they would keep four digits of a small increment.
     for part in np.array_split(np.arange(count), max(1, count * steps // 500_000)):
         q, qd = torch.from_numpy(joint_q[part]), torch.from_numpy(joint_qd[part])
         act = torch.from_numpy(actuation[part]).double()
-        pieces_f.append(encode_frame(layout, q[:, :-1], qd[:, :-1], act).float())
+        condition = None if whole is None else whole[part].double()[:, None].expand(-1, steps, -1)
+        pieces_f.append(encode_frame(layout, q[:, :-1], qd[:, :-1], act, condition).float())
         pieces_t.append(integrator.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:]).float())
     ok = torch.from_numpy(valid)
     fits = ok.unfold(1, length, 1).all(-1)
@@ -111,4 +147,11 @@ def make_windows(
         joint_qd=torch.from_numpy(joint_qd).float(),
         actuation=torch.from_numpy(np.ascontiguousarray(actuation)).float(),
         per_trajectory=steps,
+        condition=whole,
+        rows=_rows(extra) if contacts else None,
     )
+
+
+def _rows(extra: Mapping[str, np.ndarray]) -> ContactRows:
+    link = torch.from_numpy(extra["row_link"]).flatten(0, 1)
+    return ContactRows(torch.from_numpy(extra["rows"]).flatten(0, 1), link, link >= 0)

@@ -37,10 +37,6 @@ def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str 
     """
     if workers < 1:
         raise FlashNerdError(f"workers is {workers}, but at least 1 is needed: type workers=1.")
-    if model.actuation != "effort":
-        raise FlashNerdError(
-            f"robot={model.robot} has actuation '{model.actuation}', but the data engines take 'effort' so far."
-        )
     if name == "mujoco_c":
         from flashnerd_ext.data.engines.mujoco_c import MujocoC
 

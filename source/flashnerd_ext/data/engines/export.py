@@ -50,29 +50,41 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
     path = usd_path or robot_usd(robot)
     builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
     SolverMuJoCo.register_custom_attributes(builder)
+    contacts = robot.contacts
+    if contacts is not None:
+        builder.default_shape_cfg.ke, builder.default_shape_cfg.kd = contacts.ke, contacts.kd
+    height = 2.0 if contacts is None else robot.base_height
     builder.add_usd(
-        path, xform=wp.transform(wp.vec3(0.0, 0.0, 2.0), wp.quat(0.0, 0.0, 0.0, 1.0)), schema_resolvers=_resolvers()
+        path, xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(0.0, 0.0, 0.0, 1.0)), schema_resolvers=_resolvers()
     )
-    builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
+    if contacts is None or not contacts.self_collision:
+        builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
+    if contacts is not None:
+        builder.add_ground_plane()
     _apply_drives(builder, robot)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         mjcf = Path(folder) / "model.xml"
         model = builder.finalize(device="cpu")
         solver = SolverMuJoCo(
             model,
-            cone="pyramidal",
-            impratio=1.0,
+            cone=robot.cone,
+            impratio=robot.impratio,
             integrator="implicitfast",
             save_to_mjcf=str(mjcf),
         )
         xml = mjcf.read_text()
     exact = solver.mj_model
-    exact.opt.timestep = robot.sim_dt
+    exact.opt.timestep = robot.sim_dt / robot.substeps
     qpos, dof = _places(model, solver)
     wanted = robot.layout.joint_names
     if sorted(qpos) != sorted(wanted):
         raise FlashNerdError(
             f"the asset {path} has the joints {list(qpos)}, but robot={robot.name} needs {list(wanted)}."
+        )
+    bodies = {_tail(label): label.replace("/", "_") for label in model.body_label}
+    if contacts is not None and tuple(bodies) != robot.links:
+        raise FlashNerdError(
+            f"the asset {path} has the links {list(bodies)}, but robot={robot.name} names {list(robot.links)}."
         )
     return ExportedModel(
         robot=robot.name,
@@ -87,7 +99,34 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         sim_dt=float(robot.sim_dt),
         decimation=int(robot.decimation),
         versions={name: version(name) for name in ("mujoco", "mujoco-warp", "newton", "warp-lang")},
+        floating_base=robot.layout.floating_base,
+        base_body=bodies[robot.base_link] if robot.layout.floating_base else "",
+        links=bodies if contacts is not None else {},
+        substeps=int(robot.substeps),
+        layout=robot.layout.to_dict(),
+        capacity=contacts.capacity if contacts is not None else 0,
+        gap=contacts.gap if contacts is not None else 0.0,
+        target_inputs=_target_inputs(exact, [dof[name] for name in robot.layout.actuated], robot),
     )
+
+
+def _target_inputs(exact: Any, dofs: list[int], robot: RobotDescription) -> tuple[int, ...]:
+    """The position actuator of each actuated dof; none where the drive is not the solver's."""
+    drive = robot.layout.drive
+    if drive is None or drive.kind != "pd":
+        return ()
+    joints = [int(exact.dof_jntid[dof]) for dof in dofs]
+    found: list[int] = []
+    for joint, dof in zip(joints, dofs, strict=True):
+        # A position actuator pulls towards its input: its bias has a term in position.
+        mine = [i for i in range(exact.nu) if exact.actuator_trnid[i, 0] == joint and exact.actuator_biasprm[i, 1] < 0]
+        if len(mine) != 1:
+            raise FlashNerdError(
+                f"dof {dof} of robot={robot.name} has {len(mine)} position actuators in the exported model, "
+                "but one is needed: give its joint a stiffness above 0."
+            )
+        found.append(mine[0])
+    return tuple(found)
 
 
 def _tail(label: str) -> str:
@@ -128,6 +167,8 @@ def _apply_drives(builder: Any, robot: RobotDescription) -> None:
             continue
         dof = builder.joint_qd_start[joint]
         ke, kd = robot.joint_stiffness.get(name, 0.0), robot.joint_damping.get(name, 0.0)
+        if name in robot.armature:
+            builder.joint_armature[dof] = robot.armature[name]
         builder.joint_target_ke[dof] = ke
         builder.joint_target_kd[dof] = kd
         both = ke != 0.0 and kd != 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,6 +41,21 @@ class ExportedModel:
     sim_dt: float
     decimation: int
     versions: dict[str, str]
+    floating_base: bool = False
+    base_body: str = ""
+    """MuJoCo's name of the free base's body."""
+    links: dict[str, str] = field(default_factory=dict)
+    """Link -> MuJoCo's name of its body, in Newton's order; the index in it is the ``link`` of a contact row."""
+    substeps: int = 1
+    """Solver steps of ``sim_dt / substeps`` in a simulation step."""
+    layout: dict[str, Any] = field(default_factory=dict)
+    """:class:`flashnerd_ext.model.layout.StateLayout` as JSON; with its drive, torques are made of targets."""
+    capacity: int = 0
+    """Contact rows K of a robot."""
+    gap: float = 0.0
+    """Distance at which a contact makes a row [m]."""
+    target_inputs: tuple[int, ...] = ()
+    """MuJoCo actuator of each position target, for drives that the solver integrates (actuation ``target``)."""
 
     @property
     def hash(self) -> str:
@@ -63,7 +78,7 @@ class ExportedModel:
             if content.pop("schema_version") != cls.SCHEMA:
                 raise ValueError("schema_version")
             stored = content.pop("hash")
-            for name in ("joint_names", "qpos_index", "dof_index", "actuated_dofs"):
+            for name in ("joint_names", "qpos_index", "dof_index", "actuated_dofs", "target_inputs"):
                 content[name] = tuple(content[name])
             model = cls(**content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

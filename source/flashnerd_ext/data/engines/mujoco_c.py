@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import torch
 
+from flashnerd_ext.data.engines.coordinates import from_mujoco, to_mujoco
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.model.frame import drive_torque
+from flashnerd_ext.model.layout import StateLayout
 
 
 class MujocoC:
@@ -16,6 +21,9 @@ class MujocoC:
 
     Each model step starts the constraint solver cold (MuJoCo's warm start is not part of the state that data
     sets hold), which shifts contacts by no more than the solver's own tolerance.
+
+    Attributes:
+        torque: Mean torque of each actuated joint over the last step [N m], shape [N, nu]; for targets only.
     """
 
     name = "mujoco_c"
@@ -26,38 +34,118 @@ class MujocoC:
         rollout: Any = import_module("mujoco.rollout")
         self.model = model
         self.version = mujoco.__version__
+        self._mujoco = mujoco
         self._mj: Any = model.compile()
         # MuJoCo would quietly reset a diverged world to its start pose; NaN stays NaN here, and is marked invalid.
         self._mj.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         mujoco.set_mju_user_warning(lambda text: None)
-        if self._mj.nq != len(model.joint_names) or self._mj.na:
+        if self._mj.nq != len(model.joint_names) + (7 if model.floating_base else 0) or self._mj.na:
             raise FlashNerdError(
-                f"robot={model.robot} has a floating base or stateful actuators, "
-                "which the data engines do not take so far."
+                f"robot={model.robot} has joints of several degrees of freedom or stateful actuators, "
+                "which the data engines do not take."
             )
+        self.layout = StateLayout.from_dict(model.layout) if model.layout else None
         self._data = [mujoco.MjData(self._mj) for _ in range(workers)]
-        self._qpos = np.asarray(model.qpos_index)
         self._dof = np.asarray(model.dof_index)
         self._input = np.asarray(model.actuated_dofs)
+        self._target_input = np.asarray(model.target_inputs, dtype=np.int64)
         self._nu = self._mj.nu
         self._spec = int(mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_QFRC_APPLIED)
         self._pool = rollout.Rollout(nthread=workers)
+        self._worlds: list[Any] | None = None
+        self._condition: np.ndarray | None = None
+        self._base = self._mj.body(model.base_body).id if model.base_body else -1
+        self.torque = np.zeros((0, len(model.actuated_dofs)))
+
+    @property
+    def models(self) -> list[Any] | None:
+        """The ``MjModel`` of each world after :meth:`set_worlds`; ``None`` where all worlds are nominal."""
+        return self._worlds
+
+    def set_worlds(self, condition: np.ndarray | None, friction: np.ndarray | None) -> None:
+        """Give each world of the next batches its own physics.
+
+        Args:
+            condition: Deviations in the order of the layout's conditions, shape [N, C]; ``None`` is nominal.
+            friction: Sliding friction of every contact, shape [N]; ``None`` leaves the model's.
+        """
+        self._condition = condition
+        if condition is None and friction is None:
+            self._worlds = None
+            return
+        names = self.layout.conditions if self.layout is not None else ()
+        self._worlds = []
+        for i in range(len(condition if condition is not None else friction)):  # type: ignore[arg-type]
+            values = dict(zip(names, condition[i], strict=True)) if condition is not None else {}
+            self._worlds.append(self._world(values, None if friction is None else float(friction[i])))
+
+    def _world(self, values: dict[str, float], friction: float | None) -> Any:
+        world, base = copy.copy(self._mj), self._base
+        if friction is not None:
+            world.geom_friction[:, 0] = friction
+        scale = 1.0 + values.get("base_mass", 0.0)
+        world.body_mass[base] *= scale
+        world.body_inertia[base] *= scale
+        world.body_ipos[base] += [values.get(f"base_com_{axis}", 0.0) for axis in "xyz"]
+        # Inverse weights at the reference pose shape the contacts' softness; Newton keeps them up to date too.
+        self._mujoco.mj_setConst(world, self._data[0])
+        for i in self._target_input:
+            world.actuator_gainprm[i, 0] *= 1.0 + values.get("stiffness", 0.0)
+            world.actuator_biasprm[i, 1] *= 1.0 + values.get("stiffness", 0.0)
+            world.actuator_biasprm[i, 2] *= 1.0 + values.get("damping", 0.0)
+        return world
+
+    def base_com(self, condition: np.ndarray | None) -> np.ndarray:
+        """Centre of mass of the base in its own frame [m], shape [N or 1, 3], under conditions [N, C]."""
+        com = self._mj.body_ipos[self._base][None].copy()
+        if condition is None or self.layout is None:
+            return com
+        com = np.repeat(com, len(condition), 0)
+        for axis, name in enumerate(("base_com_x", "base_com_y", "base_com_z")):
+            if name in self.layout.conditions:
+                com[:, axis] += condition[:, self.layout.conditions.index(name)]
+        return com
 
     def step(self, joint_q: np.ndarray, joint_qd: np.ndarray, actuation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See :class:`flashnerd_ext.data.engines.Engine`."""
-        nq, nv = self._mj.nq, self._mj.nv
-        count = len(joint_q)
-        state = np.zeros((count, 1 + nq + nv))
-        state[:, 1 + self._qpos] = joint_q
-        state[:, 1 + nq + self._dof] = joint_qd
-        control = np.zeros((count, 1, self._nu + nv))
-        control[:, 0, self._nu + self._input] = actuation
-        states, _ = self._pool.rollout(
-            self._mj,
-            self._data,
-            state,
-            np.broadcast_to(control, (count, self.model.decimation, self._nu + nv)).copy(),
-            control_spec=self._spec,
-        )
-        last = np.asarray(states)[:, -1]
-        return last[:, 1 + self._qpos], last[:, 1 + nq + self._dof]
+        model, count = self.model, len(joint_q)
+        nq, nv, nu = self._mj.nq, self._mj.nv, self._nu
+        if self._worlds is not None and len(self._worlds) != count:
+            raise FlashNerdError(
+                f"the batch has {count} worlds, but set_worlds was given {len(self._worlds)}: give as many, or None."
+            )
+        com = self.base_com(self._condition)
+        qpos, qvel = to_mujoco(model, joint_q, joint_qd, com)
+        state = np.concatenate([np.zeros((count, 1)), qpos, qvel], 1)
+        control = np.zeros((count, nu + nv))
+        explicit = model.actuation == "target" and not len(self._target_input)
+        if not explicit:
+            if model.actuation == "target":
+                control[:, self._target_input] = actuation
+            else:
+                control[:, nu + self._input] = actuation
+            state = self._roll(state, control, model.decimation * model.substeps)
+        else:
+            total = np.zeros((count, len(self._input)))
+            for _ in range(model.decimation):
+                # Isaac Lab's explicit motors see the state once a simulation step and hold their torque over it.
+                torque = self._motor(state[:, 1 : 1 + nq], state[:, 1 + nq :], actuation)
+                control[:, nu + self._input] = torque
+                total += torque
+                state = self._roll(state, control, model.substeps)
+            self.torque = total / model.decimation
+        return from_mujoco(model, state[:, 1 : 1 + nq], state[:, 1 + nq :], com)
+
+    def _roll(self, state: np.ndarray, control: np.ndarray, steps: int) -> np.ndarray:
+        controls = np.broadcast_to(control[:, None], (len(state), steps, control.shape[1])).copy()
+        worlds = self._worlds if self._worlds is not None else self._mj
+        states, _ = self._pool.rollout(worlds, self._data, state, controls, control_spec=self._spec)
+        return np.asarray(states)[:, -1]
+
+    def _motor(self, qpos: np.ndarray, qvel: np.ndarray, target: np.ndarray) -> np.ndarray:
+        layout = self.layout
+        assert layout is not None
+        places = np.asarray(self.model.qpos_index)[list(layout.actuated_joints)]
+        error = torch.from_numpy(np.asarray(target, np.float64) - qpos[:, places])
+        condition = None if self._condition is None else torch.from_numpy(self._condition)
+        return drive_torque(layout, error, torch.from_numpy(qvel[:, self._input]), condition).numpy()

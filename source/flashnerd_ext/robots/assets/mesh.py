@@ -78,6 +78,15 @@ def _sorted(points: Array, hull: Any) -> tuple[Array, Faces]:
     return corners, faces[np.lexsort(faces.T[::-1])]
 
 
+def sphere_of(points: Array) -> tuple[Array, float]:
+    """Centre [3] and radius of the sphere whose surface lies nearest to the points [P, 3] (algebraic least squares)."""
+    # |p - c|^2 = r^2 is linear in c and r^2 - |c|^2.
+    rows = np.concatenate([2.0 * points, np.ones((len(points), 1))], axis=1)
+    *centre, rest = np.linalg.lstsq(rows, (points**2).sum(axis=1), rcond=None)[0]
+    centre = np.array(centre)
+    return centre, float(np.sqrt(rest + centre @ centre))
+
+
 def moved(points: Array, pose: Array) -> Array:
     """Points [V, 3] in the frame that ``pose`` [4, 4] leads to."""
     return points @ pose[:3, :3].T + pose[:3, 3]

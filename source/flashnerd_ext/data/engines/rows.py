@@ -1,0 +1,179 @@
+"""Contact rows of recorded states, by MuJoCo's own detector: what the simulator would detect there.
+
+Rows are in the root frame of the robot, in the order and meaning of :mod:`flashnerd_ext.model.contacts`. Of each
+pair of geoms the deepest point makes a row. Contacts of the robot with itself make none: joint positions say all there
+is to know of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from flashnerd_ext.data.engines.coordinates import to_mujoco
+from flashnerd_ext.data.engines.mujoco_c import MujocoC
+from flashnerd_ext.model.contacts import ROW_SIZE
+
+
+def _deepest(world: np.ndarray, geoms: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Which contacts are the deepest of their pair of geoms in their world, boolean [contacts]; the first of equals."""
+    order = np.lexsort((np.arange(len(world)), depth, geoms[:, 1], geoms[:, 0], world))
+    key = np.stack([world, geoms[:, 0], geoms[:, 1]], 1)[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (key[1:] != key[:-1]).any(1)
+    chosen = np.zeros(len(order), bool)
+    chosen[order[first]] = True
+    return chosen
+
+
+@dataclass(frozen=True)
+class RowArrays:
+    """Contact rows of N states.
+
+    Attributes:
+        features: float32 [N, K, 12]; zeros where unused.
+        link: int16 [N, K]; -1 where unused.
+        count: Contacts found, int16 [N]; above K some were dropped, the least deep.
+    """
+
+    features: np.ndarray
+    link: np.ndarray
+    count: np.ndarray
+
+
+class RowDetector:
+    """Detects contacts of states with an engine's model; holds one ``MjData``.
+
+    Args:
+        engine: Its model, worlds and coordinates are used.
+    """
+
+    def __init__(self, engine: MujocoC) -> None:
+        self._mujoco: Any = import_module("mujoco")
+        self.engine, model = engine, engine.model
+        self.capacity, self.gap = model.capacity, model.gap
+        self._nominal = self._prepared(engine.model.compile())
+        self._data = self._mujoco.MjData(self._nominal)
+        self._link = np.full(self._nominal.nbody, -1)
+        for index, name in enumerate(model.links.values()):
+            self._link[self._nominal.body(name).id] = index
+        self._base = self._nominal.body(model.base_body).id if model.floating_base else 1
+
+    def _prepared(self, world: Any) -> Any:
+        # Seen from the gap on, though not pushing yet. Detectors combine margins in different ways: more is asked for
+        # than needed, and what lies beyond the gap is dropped afterwards.
+        world.geom_margin[:] = self.gap
+        world.geom_gap[:] = 0.0
+        return world
+
+    def rows(
+        self,
+        joint_q: np.ndarray,
+        joint_qd: np.ndarray,
+        friction: np.ndarray | None = None,
+        condition: np.ndarray | None = None,
+    ) -> RowArrays:
+        """Rows of states [N, nq], [N, nv].
+
+        Args:
+            friction: Sliding friction to write into the rows, shape [N]; ``None`` takes the model's.
+            condition: Conditions of the worlds, shape [N, C]. Poses do not depend on them, so that one model serves
+                all, but the velocity in ``joint_qd`` is that of the centre of mass.
+        """
+        mujoco, model, data = self._mujoco, self._nominal, self._data
+        qpos, qvel = to_mujoco(self.engine.model, joint_q, joint_qd, self.engine.base_com(condition))
+        count = len(qpos)
+        owner: list[np.ndarray] = []
+        geoms: list[np.ndarray] = []
+        places: list[np.ndarray] = []
+        normals: list[np.ndarray] = []
+        depths: list[np.ndarray] = []
+        mus: list[np.ndarray] = []
+        speeds, poses = np.zeros((count, model.nbody, 6)), np.zeros((count, 12))
+        centre = np.zeros((count, 3))
+        good = np.isfinite(qpos).all(1) & np.isfinite(qvel).all(1)
+        for i in np.flatnonzero(good):
+            data.qpos[:], data.qvel[:] = qpos[i], qvel[i]
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)
+            mujoco.mj_comVel(model, data)
+            mujoco.mj_collision(model, data)
+            speeds[i] = data.cvel
+            centre[i] = data.subtree_com[self._base]
+            poses[i, :3], poses[i, 3:] = data.xpos[self._base], data.xmat[self._base]
+            found = data.ncon
+            if found:
+                contact = data.contact
+                owner.append(np.full(found, i))
+                geoms.append(contact.geom.copy())
+                places.append(contact.pos.copy())
+                normals.append(contact.frame[:, :3].copy())
+                depths.append(contact.dist.copy())
+                mus.append(contact.friction[:, 0].copy())
+        empty = RowArrays(
+            np.zeros((count, self.capacity, ROW_SIZE), np.float32),
+            np.full((count, self.capacity), -1, np.int16),
+            np.zeros(count, np.int16),
+        )
+        if not owner:
+            return empty
+        mu = np.concatenate(mus)
+        world = np.concatenate(owner)
+        if friction is not None:
+            mu = np.asarray(friction, np.float64)[world]
+        return self._pack(
+            empty, world, np.concatenate(geoms), np.concatenate(places), np.concatenate(normals),
+            np.concatenate(depths), mu, speeds, centre, poses,
+        )  # fmt: skip
+
+    def _pack(
+        self,
+        out: RowArrays,
+        world: np.ndarray,
+        geoms: np.ndarray,
+        place: np.ndarray,
+        normal: np.ndarray,
+        depth: np.ndarray,
+        mu: np.ndarray,
+        speeds: np.ndarray,
+        centre: np.ndarray,
+        poses: np.ndarray,
+    ) -> RowArrays:
+        bodies = self._nominal.geom_bodyid[geoms]
+        links = self._link[bodies]
+        # The robot's side and the other side; a contact of two of its links, or of none, makes no row.
+        mine = ((links >= 0).sum(1) == 1) & (depth <= self.gap)
+        # Of a pair of geoms the deepest point alone: a cylinder's rim makes four rows that say the same.
+        mine &= _deepest(world, geoms, depth)
+        world, place, depth, mu, links, bodies = (x[mine] for x in (world, place, depth, mu, links, bodies))
+        normal, first = normal[mine], links[:, 0] >= 0
+        link = np.where(first, links[:, 0], links[:, 1])
+        # MuJoCo's normal points from the first geom to the second; ours from the other side to the robot.
+        normal = np.where(first[:, None], -normal, normal)
+        velocity = np.zeros_like(place)
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            spin = speeds[world, bodies[:, side]]
+            at = spin[:, 3:] + np.cross(spin[:, :3], place - centre[world])
+            velocity += np.where(first, sign, -sign)[:, None] * at
+        origin, turn = poses[world, :3], poses[world, 3:].reshape(-1, 3, 3)
+        static = np.where(first, bodies[:, 1], bodies[:, 0]) == 0
+
+        def local(vector: np.ndarray) -> np.ndarray:
+            return np.einsum("nij,ni->nj", turn, vector)
+
+        features = np.concatenate(
+            [local(place - origin), local(normal), depth[:, None], local(velocity), mu[:, None], static[:, None]], 1
+        )
+        # Deepest first within a world; ties by link and place, so that the order does not depend on the detector's.
+        order = np.lexsort((place[:, 1], place[:, 0], link, depth, world))
+        world, link, features = world[order], link[order], features[order]
+        start = np.searchsorted(world, np.arange(len(out.count)))
+        rank = np.arange(len(world)) - start[world]
+        keep = rank < self.capacity
+        out.features[world[keep], rank[keep]] = features[keep]
+        out.link[world[keep], rank[keep]] = link[keep]
+        np.add.at(out.count, world, 1)
+        return out

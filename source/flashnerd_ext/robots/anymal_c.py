@@ -1,0 +1,58 @@
+"""ANYmal-C as the velocity tasks on flat ground simulate it, with the DC motors that Isaac Lab ships.
+
+The stock task drives it with an LSTM actuator net whose weights lie on the asset server only. This description has the
+simple DC motor that Isaac Lab ships (``isaaclab_assets`` ANYDRIVE_3_SIMPLE_ACTUATOR_CFG): 40 N m/rad, 5 N m s/rad,
+120 N m at stall, clamped at 80 N m, none left at 7.5 rad/s. With zero actions the robot settles at 0.45 m.
+"""
+
+from __future__ import annotations
+
+from flashnerd_ext.model.layout import Drive, StateLayout
+from flashnerd_ext.robots.description import ContactDescription, RobotDescription
+
+_LEGS = ("LF", "LH", "RF", "RH")
+_JOINTS = tuple(f"{leg}_{joint}" for leg in _LEGS for joint in ("HAA", "HFE", "KFE"))
+
+ANYMAL_C = RobotDescription(
+    name="anymal_c",
+    layout=StateLayout(
+        joint_names=_JOINTS,
+        joint_kinds=("revolute",) * 12,
+        floating_base=True,
+        actuated=_JOINTS,
+        drive=Drive((40.0,) * 12, (5.0,) * 12, (80.0,) * 12, saturation=(120.0,) * 12, velocity_limit=(7.5,) * 12),
+        conditions=("base_mass", "base_com_x", "base_com_y", "base_com_z"),
+    ),
+    asset_path="Isaac/IsaacLab/Robots/ANYbotics/ANYmal-C/anymal_c.usd",
+    sim_dt=0.005,
+    decimation=4,
+    substeps=2,
+    actuation="target",
+    effort_limit=dict.fromkeys(_JOINTS, 80.0),
+    default_joint_q={
+        **{f"{leg}_HFE": 0.4 if leg.endswith("F") else -0.4 for leg in _LEGS},
+        **{f"{leg}_KFE": -0.8 if leg.endswith("F") else 0.8 for leg in _LEGS},
+    },
+    base_height=0.6,
+    action_scale=0.5,
+    links=("base", *(f"{leg}_{part}" for leg in _LEGS for part in ("HIP", "THIGH", "SHANK", "FOOT"))),
+    contacts=ContactDescription(
+        capacity=10,
+        gap=0.03,
+        feet=tuple(f"{leg}_FOOT" for leg in _LEGS),
+        friction=(0.4, 1.25),
+        ke=160_000.0,
+        kd=1_100.0,
+        self_collision=True,
+    ),
+    # The stock task's events: base mass within a factor of 1.25, centre of mass +-(5, 5, 1) cm; with a margin.
+    condition_range={
+        "base_mass": (-0.25, 0.3),
+        "base_com_x": (-0.06, 0.06),
+        "base_com_y": (-0.06, 0.06),
+        "base_com_z": (-0.02, 0.02),
+    },
+    cone="elliptic",
+    impratio=100.0,
+    tasks=("FlashNeRD-Velocity-Flat-AnymalC",),
+)
