@@ -101,17 +101,17 @@ class Plan:
 
 def rollout_policy(
     engine: Engine, q: np.ndarray, qd: np.ndarray, policy: Callable, steps: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Close the loop for ``steps`` model steps.
 
     Args:
         q, qd: Start, [N, nq] and [N, nv].
 
     Returns:
-        joint_q [N, T+1, nq], joint_qd [N, T+1, nv], actuation [N, T, nu] float32 (as the engine used it) and mean
-        torques [N, T, nu] float32 (0 where the engine does not say).
+        joint_q [N, T+1, nq], joint_qd [N, T+1, nv], actuation [N, T, nu] float32 (as the engine used it) and, from
+        engines that say, mean torques [N, T, nu] and contact forces [N, T, L, 3], both float32.
     """
-    joint_q, joint_qd, actions, torques = [q], [qd], [], []
+    joint_q, joint_qd, actions, torques, forces = [q], [qd], [], [], []
     for t in range(steps):
         # The engine gets what is stored, so that a stored trajectory replays exactly.
         action = np.asarray(policy(t, q, qd), np.float32)
@@ -120,14 +120,10 @@ def rollout_policy(
         joint_q.append(q)
         joint_qd.append(qd)
         actions.append(action)
-        torque = getattr(engine, "torque", None)
-        torques.append(np.zeros_like(action) if torque is None or len(torque) != len(action) else torque)
-    return (
-        np.stack(joint_q, 1),
-        np.stack(joint_qd, 1),
-        np.stack(actions, 1),
-        np.stack(torques, 1).astype(np.float32),
-    )
+        if hasattr(engine, "force"):
+            torques.append(engine.torque.astype(np.float32))
+            forces.append(engine.force.astype(np.float32))
+    return tuple(np.stack(parts, 1) for parts in (joint_q, joint_qd, actions, torques, forces) if parts)
 
 
 def _rollout_together(engine: Engine, draws: list, steps: int) -> list[tuple[np.ndarray, ...]]:
@@ -178,7 +174,7 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
         ):
             valid = valid_steps(robot, columns[0], columns[1])
             take = np.flatnonzero(valid[:, -1])[: missing[n]] if setting.complete else np.arange(len(valid))
-            mine = (*columns[:3], valid, np.full(len(valid), n, np.uint8), *world, columns[3])
+            mine = (*columns[:3], valid, np.full(len(valid), n, np.uint8), *world, *columns[3:])
             parts.append(tuple(column[take] for column in mine))
             tried[n] += len(valid)
             kept[n] += len(take)
@@ -190,11 +186,10 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
     # Mixed, so that any part of a shard has the whole mixture.
     joined = [np.concatenate([part[i] for part in parts]) for i in range(len(parts[0]))]
     order = np.random.default_rng([plan.seed, SPLITS.index(split), index, 1 << 20]).permutation(len(joined[0]))
-    names = ("joint_q", "joint_qd", "actuation", "valid", "sampler", "condition", "friction", "torque")
-    columns = {name: column[order] for name, column in zip(names, joined, strict=True)}
+    names = ("joint_q", "joint_qd", "actuation", "valid", "sampler", "condition", "friction", "torque", "force")
+    columns = {name: column[order] for name, column in zip(names, joined, strict=False)}
     if robot.contacts is None:
-        for name in ("condition", "friction", "torque"):
-            del columns[name]
+        columns = {name: columns[name] for name in COLUMNS}
     else:
         columns |= contact_columns(engine, columns)
     return columns | {"tried": tried}

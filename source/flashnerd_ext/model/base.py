@@ -24,16 +24,20 @@ class DynamicsModel(nn.Module):
         history: Frames that a prediction can depend on.
         kinematic_prior: Whether position outputs are residuals of the kinematic prior.
         rows_capacity: Contact rows K of a robot, 0 for none.
+        sensed: Outputs after the increments, for sensors and rewards: see :class:`flashnerd_ext.model.sensed.Sensed`.
     """
 
     name: str = ""
     kinematic_prior: bool = True
 
-    def __init__(self, layout: StateLayout, config: dict[str, Any], history: int, rows_capacity: int = 0) -> None:
+    def __init__(
+        self, layout: StateLayout, config: dict[str, Any], history: int, rows_capacity: int = 0, sensed: int = 0
+    ) -> None:
         super().__init__()
+        self.sensed = sensed
         self.layout, self.config, self.history, self.rows_capacity = layout, config, history, rows_capacity
         self.frame_size = len(frame_names(layout))
-        self.out_size = 2 * layout.nv
+        self.out_size = 2 * layout.nv + sensed
         self.frame_norm = Normalizer(self.frame_size)
         self.out_norm = Normalizer(self.out_size)
 

@@ -42,9 +42,14 @@ class ContactEncoder(nn.Module):
         row_width: Hidden size of a row.
     """
 
+    scale: Tensor
+
     def __init__(self, width: int, links: int, slots: int, capacity: int, row_width: int = 32) -> None:
         super().__init__()
         self.slots, self.capacity, self.row_width = slots, capacity, row_width
+        # Point and normal, distance, velocity, friction, static: brought to order one, as touching is a matter of mm.
+        scale = torch.tensor([2.0] * 3 + [1.0] * 3 + [50.0] + [0.5] * 3 + [1.0] * 2)
+        self.register_buffer("scale", scale, persistent=False)
         self.link = nn.Embedding(max(links, 1), row_width)
         self.rows = nn.Sequential(nn.Linear(ROW_SIZE, row_width), nn.SiLU(), nn.Linear(row_width, row_width))
         nn.init.normal_(self.link.weight, std=0.1)
@@ -57,7 +62,8 @@ class ContactEncoder(nn.Module):
         """Hidden contribution [..., width] of the rows; finite and constant where no row is used."""
         used = rows.used.unsqueeze(-1)
         # Unused rows may hold anything, NaN included: they are replaced, not multiplied away.
-        features = torch.where(used, rows.features, torch.zeros_like(rows.features)).to(self.project.weight.dtype)
+        features = torch.where(used, rows.features * self.scale, torch.zeros_like(rows.features))
+        features = features.to(self.project.weight.dtype)
         link = torch.where(rows.used, rows.link, torch.zeros_like(rows.link))
         hidden = torch.where(used, self.rows(features) + self.link(link), torch.zeros((), dtype=features.dtype))
         if self.slots:

@@ -40,6 +40,8 @@ class FlashNerdConfig:
     """Pooled contact slots M; 0 for fixed contacts."""
     links: int = 1
     """Links that can touch."""
+    sensed: int = 0
+    """Outputs beside the next state, for sensors and rewards (:mod:`flashnerd_ext.model.sensed`)."""
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "span", "heads", "hidden", "links"):
@@ -61,7 +63,7 @@ class FlashNerd(DynamicsModel):
 
     def __init__(self, layout: StateLayout, config: FlashNerdConfig) -> None:
         history = config.blocks * (config.span - 1) + 1
-        super().__init__(layout, asdict(config), history, config.rows_capacity)
+        super().__init__(layout, asdict(config), history, config.rows_capacity, config.sensed)
         self.options = config
         self.embed = nn.Linear(self.frame_size, config.width)
         self.contacts = (

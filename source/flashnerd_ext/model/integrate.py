@@ -48,9 +48,9 @@ class Integrator:
         return self.dt * (velocity + self.lead * dv) if self.prior else torch.zeros_like(dv)
 
     def apply(self, joint_q: Tensor, joint_qd: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-        """Next ``(joint_q [..., nq], joint_qd [..., nv])`` from a prediction ``out`` [..., 2 nv]."""
+        """Next ``(joint_q [..., nq], joint_qd [..., nv])`` from a prediction ``out`` [..., 2 nv]; what follows is not read."""
         nv, layout = self.layout.nv, self.layout
-        dv, residual = out[..., :nv], out[..., nv:]
+        dv, residual = out[..., :nv], out[..., nv : 2 * nv]
         velocity = self._local_velocity(joint_q, joint_qd)
         move = self.prior_move(velocity, dv) + residual
         if not layout.floating_base:

@@ -37,6 +37,8 @@ class NerdConfig:
     """Hidden size of the output MLP."""
     prior: bool = False
     """Whether position outputs are residuals of the kinematic prior; NeRD predicts whole increments."""
+    sensed: int = 0
+    """Outputs beside the next state, for sensors and rewards (:mod:`flashnerd_ext.model.sensed`)."""
 
     def __post_init__(self) -> None:
         for name in ("width", "layers", "heads", "window", "head_hidden"):
@@ -102,7 +104,7 @@ class Nerd(DynamicsModel):
     fused = False
 
     def __init__(self, layout: StateLayout, config: NerdConfig) -> None:
-        super().__init__(layout, asdict(config), config.window)
+        super().__init__(layout, asdict(config), config.window, sensed=config.sensed)
         self.options = config
         self.kinematic_prior = config.prior
         self.embed = nn.Linear(self.frame_size, config.width)

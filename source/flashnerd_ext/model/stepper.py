@@ -47,6 +47,8 @@ class Stepper:
         self.frame = torch.zeros((num_worlds, model.frame_size), device=device, dtype=dtype)
         # Deviations of each world from the nominal robot, in the order of layout.conditions; written in place.
         self.condition = torch.zeros((num_worlds, len(model.layout.conditions)), device=device, dtype=dtype)
+        # The last prediction after the increments: what sensors read.
+        self.sensed = torch.zeros((num_worlds, model.sensed), device=device, dtype=dtype)
         self._advance = torch.compile(self._advance_eager, dynamic=False) if compiled else self._advance_eager
         self.compiled = compiled
 
@@ -54,7 +56,10 @@ class Stepper:
         self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None
     ) -> tuple[Tensor, Tensor]:
         self.frame.copy_(encode_frame(self.model.layout, joint_q, joint_qd, actuation, self.condition))
-        return self.integrator.apply(joint_q, joint_qd, self.model.step(self.frame, self.cache, rows))
+        out = self.model.step(self.frame, self.cache, rows)
+        if self.model.sensed:
+            self.sensed.copy_(out[..., -self.model.sensed :])
+        return self.integrator.apply(joint_q, joint_qd, out)
 
     @torch.no_grad()
     def step(

@@ -26,6 +26,7 @@ class TrainOptions:
     optimiser: str = option("", "soap | muon | adamw; empty is the recipe's own (soap, or adamw for nerd)")
     lr: float = option(1e-2, "peak rate (nerd recipe: try 1e-3)")
     muon_lr: float = option(3e-3, "peak rate of Muon on the block matrices (optimiser muon)")
+    sensed_weight: float = option(0.02, "weight of the errors of forces and torques beside that of the state")
     clip: float = option(1.0, "largest gradient norm")
     multistep: int = option(0, "steps unrolled in the last phase; 0 or 1 turns it off")
     multistep_share: float = option(0.15, "share of the updates that the last phase takes")

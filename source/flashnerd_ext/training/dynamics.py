@@ -18,6 +18,7 @@ from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.metric import increment_std, state_std
 from flashnerd_ext.model.registry import build_model
+from flashnerd_ext.model.sensed import Sensed
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.registry import get_robot
 from flashnerd_ext.runtime import machine_facts, seed_everything, set_threads
@@ -74,6 +75,8 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
 def contact_options(config: TrainDynamicsConfig, robot: RobotDescription) -> dict[str, Any]:
     """The model's options, with what the robot says of its contacts where the command does not."""
     options = dict(config.options)
+    if robot.contacts is not None:
+        options.setdefault("sensed", Sensed(robot.layout, len(robot.links)).size)
     if robot.contacts is not None and config.model == "flashnerd":
         options.setdefault("rows_capacity", robot.contacts.capacity)
         options.setdefault("links", len(robot.links))
@@ -118,11 +121,12 @@ def prepare(
     """Windows, statistics, the affine start and the loss."""
     integrator = Integrator(robot.layout, robot.dt, robot.inner_steps, model.kinematic_prior)
     length = config.train.window
+    sensed = Sensed(robot.layout, len(robot.links)) if model.sensed else None
 
     def windows(part: Trajectories, size: int) -> Windows:
         return make_windows(
             robot.layout, integrator, part.joint_q, part.joint_qd, part.actuation, part.valid, size,
-            part.extra, model.rows_capacity > 0,
+            part.extra, model.rows_capacity > 0, sensed,
         )  # fmt: skip
 
     train_windows = windows(data, max(length, config.train.multistep))
@@ -145,6 +149,7 @@ def prepare(
         torch.from_numpy(velocity).float().to(device),
         equal=config.train.recipe == "nerd",
         out_std=model.out_norm.std.float().to(device),
+        sensed_weight=config.train.sensed_weight,
     )
     return Run(config, model, loss, train_windows, windows(val, length), folder, place, device)
 

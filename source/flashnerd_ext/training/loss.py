@@ -16,6 +16,7 @@ class StateLoss:
     Attributes:
         integrator: Says how a prediction becomes a state.
         position_std, velocity_std: Spread of each dimension, [nv].
+        sensed_weight: Weight of the mean squared error of what sensors read, in units of ``out_std``.
         equal: Weigh all (normalised) outputs the same instead, as NeRD does; ``out_std`` [O] normalises them.
     """
 
@@ -24,6 +25,7 @@ class StateLoss:
     velocity_std: Tensor
     equal: bool = False
     out_std: Tensor | None = None
+    sensed_weight: float = 0.0
 
     def __call__(self, out: Tensor, target: Tensor) -> Tensor:
         """Loss of predictions [..., O] against targets [..., O]."""
@@ -32,10 +34,15 @@ class StateLoss:
         if self.equal:
             assert self.out_std is not None
             return (error / self.out_std).square().mean()
-        dv, dx = error[..., :nv], error[..., nv:]
+        dv, dx = error[..., :nv], error[..., nv : 2 * nv]
         if self.integrator.prior:
             dx = dx + self.integrator.dt * self.integrator.lead * dv
-        return 0.5 * ((dv / self.velocity_std).square().mean() + (dx / self.position_std).square().mean())
+        loss = 0.5 * ((dv / self.velocity_std).square().mean() + (dx / self.position_std).square().mean())
+        if self.sensed_weight and error.shape[-1] > 2 * nv:
+            assert self.out_std is not None
+            rest = (error / self.out_std)[..., 2 * nv :]
+            loss = loss + self.sensed_weight * rest.square().mean()
+        return loss
 
     def nrmse(self, out: Tensor, target: Tensor) -> Tensor:
         """One-step error in the metric's unit (root of the loss under metric weights)."""

@@ -15,6 +15,7 @@ from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.frame import encode_frame
 from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.sensed import Sensed
 
 
 class Batch(NamedTuple):
@@ -99,6 +100,7 @@ def make_windows(
     length: int,
     extra: Mapping[str, np.ndarray] | None = None,
     contacts: bool = False,
+    sensed: Sensed | None = None,
 ) -> Windows:
     """Windows of ``length`` frames over trajectories.
 
@@ -109,6 +111,7 @@ def make_windows(
         valid: Boolean [n, T]; a window may not hold an invalid step.
         extra: Conditions and contact rows, as :data:`flashnerd_ext.data.dataset.EXTRA` has them.
         contacts: Whether the model takes contact rows.
+        sensed: What the model predicts for sensors; ``None`` for nothing.
 
     Raises:
         FlashNerdError: When no window fits.
@@ -132,7 +135,11 @@ def make_windows(
         act = torch.from_numpy(actuation[part]).double()
         condition = None if whole is None else whole[part].double()[:, None].expand(-1, steps, -1)
         pieces_f.append(encode_frame(layout, q[:, :-1], qd[:, :-1], act, condition).float())
-        pieces_t.append(integrator.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:]).float())
+        target = integrator.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:])
+        if sensed is not None:
+            force, torque = (torch.from_numpy(extra[name][part]).double() for name in ("force", "torque"))
+            target = torch.cat((target, sensed.pack(q[:, :-1], force, torque)), -1)
+        pieces_t.append(target.float())
     ok = torch.from_numpy(valid)
     fits = ok.unfold(1, length, 1).all(-1)
     trajectory, start = torch.nonzero(fits, as_tuple=True)

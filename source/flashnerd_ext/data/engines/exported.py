@@ -93,13 +93,25 @@ class ExportedModel:
             )
         return model
 
-    def compile(self) -> Any:
-        """The ``mujoco.MjModel`` with every field exactly as exported."""
+    def compile(self, forces: bool = False) -> Any:
+        """The ``mujoco.MjModel`` with every field exactly as exported.
+
+        Args:
+            forces: Add a sensor a link, in the order of ``links``: net contact force on it in the world frame [N].
+        """
         from importlib import import_module
 
         import numpy as np
 
-        model: Any = import_module("mujoco").MjModel.from_xml_string(self.xml)
+        mujoco: Any = import_module("mujoco")
+        spec = mujoco.MjSpec.from_string(self.xml)
+        for body in self.links.values() if forces else ():
+            sensor = spec.add_sensor()
+            sensor.type, sensor.objtype, sensor.objname = mujoco.mjtSensor.mjSENS_CONTACT, mujoco.mjtObj.mjOBJ_BODY, body
+            sensor.name = f"force:{body}"
+            # What is measured (a bit mask of fields), how contacts are reduced (3: to the net force), how many.
+            sensor.intprm[:3] = [1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE), 3, 1]
+        model: Any = spec.compile()
         for name, value in self.fields.items():
             if name.startswith("opt."):
                 target = getattr(model.opt, name[4:])

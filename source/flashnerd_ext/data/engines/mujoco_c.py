@@ -24,6 +24,8 @@ class MujocoC:
 
     Attributes:
         torque: Mean torque of each actuated joint over the last step [N m], shape [N, nu]; for targets only.
+        force: Mean contact force on each link over the last step in the world frame [N], shape [N, L, 3]; for robots
+            that touch something.
     """
 
     name = "mujoco_c"
@@ -35,7 +37,7 @@ class MujocoC:
         self.model = model
         self.version = mujoco.__version__
         self._mujoco = mujoco
-        self._mj: Any = model.compile()
+        self._mj: Any = model.compile(forces=bool(model.capacity))
         # MuJoCo would quietly reset a diverged world to its start pose; NaN stays NaN here, and is marked invalid.
         self._mj.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         mujoco.set_mju_user_warning(lambda text: None)
@@ -56,6 +58,7 @@ class MujocoC:
         self._condition: np.ndarray | None = None
         self._base = self._mj.body(model.base_body).id if model.base_body else -1
         self.torque = np.zeros((0, len(model.actuated_dofs)))
+        self.force = np.zeros((0, len(model.links), 3))
 
     @property
     def models(self) -> list[Any] | None:
@@ -124,23 +127,28 @@ class MujocoC:
                 control[:, self._target_input] = actuation
             else:
                 control[:, nu + self._input] = actuation
-            state = self._roll(state, control, model.decimation * model.substeps)
+            state, force = self._roll(state, control, model.decimation * model.substeps)
+            self.torque = np.zeros((count, len(self._input)))
         else:
-            total = np.zeros((count, len(self._input)))
+            total, force = np.zeros((count, len(self._input))), np.zeros((count, self._mj.nsensordata))
             for _ in range(model.decimation):
                 # Isaac Lab's explicit motors see the state once a simulation step and hold their torque over it.
                 torque = self._motor(state[:, 1 : 1 + nq], state[:, 1 + nq :], actuation)
                 control[:, nu + self._input] = torque
                 total += torque
-                state = self._roll(state, control, model.substeps)
+                state, part = self._roll(state, control, model.substeps)
+                force = force + part / model.decimation
             self.torque = total / model.decimation
+        # MuJoCo reports the force that the link exerts.
+        self.force = -force.reshape(count, -1, 3)
         return from_mujoco(model, state[:, 1 : 1 + nq], state[:, 1 + nq :], com)
 
-    def _roll(self, state: np.ndarray, control: np.ndarray, steps: int) -> np.ndarray:
+    def _roll(self, state: np.ndarray, control: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Next state [N, .] and the mean of all sensors over the steps [N, nsensordata]."""
         controls = np.broadcast_to(control[:, None], (len(state), steps, control.shape[1])).copy()
         worlds = self._worlds if self._worlds is not None else self._mj
-        states, _ = self._pool.rollout(worlds, self._data, state, controls, control_spec=self._spec)
-        return np.asarray(states)[:, -1]
+        states, sensors = self._pool.rollout(worlds, self._data, state, controls, control_spec=self._spec)
+        return np.asarray(states)[:, -1], np.asarray(sensors).reshape(len(state), steps, -1).mean(1)
 
     def _motor(self, qpos: np.ndarray, qvel: np.ndarray, target: np.ndarray) -> np.ndarray:
         layout = self.layout
