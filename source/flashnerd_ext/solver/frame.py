@@ -107,5 +107,9 @@ class FrameStage:
         moved.logical_or_((distance > MOVED).any(1))
         torch.where(self.good[:, None], incoming, self.state, out=self.state)
         if control is not None:
-            source = views.joint_target if self.targets else views.joint_f
-            torch.index_select(source, 1, self.map.u, out=self.actuation)
+            if self.targets:
+                # Newton keeps targets in coordinates from 1.6 on; with a free base these are one more than the dofs.
+                place = self.map.u_coord if views.joint_target.shape[1] == self.map.coords else self.map.u
+                torch.index_select(views.joint_target, 1, place, out=self.actuation)
+            else:
+                torch.index_select(views.joint_f, 1, self.map.u, out=self.actuation)

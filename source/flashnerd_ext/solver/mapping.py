@@ -29,6 +29,7 @@ class StateMap:
         q: Column of each entry of the layout's ``joint_q``, int64 [nq].
         v: Column of each entry of the layout's ``joint_qd``, int64 [nv].
         u: Degree of freedom of each actuation input, int64 [nu].
+        u_coord: Coordinate of each actuation input, int64 [nu]; where position targets stand.
         straight: Whether both orders are the same, so that no column has to move.
     """
 
@@ -38,6 +39,7 @@ class StateMap:
     q: Tensor
     v: Tensor
     u: Tensor
+    u_coord: Tensor
     straight: bool
 
 
@@ -73,10 +75,11 @@ def map_state(model: Any, layout: StateLayout, bundle: str, device: torch.device
         q.append(q_start[joint])
         v.append(v_start[joint])
     u = [v_start[place[name]] for name in layout.actuated]
+    u_coord = [q_start[place[name]] for name in layout.actuated]
     coords, dofs = model.joint_coord_count // worlds, model.joint_dof_count // worlds
     straight = q == list(range(coords)) and v == list(range(dofs))
-    q_columns, v_columns, u_columns = (torch.tensor(i, dtype=torch.int64, device=device) for i in (q, v, u))
-    return StateMap(worlds, coords, dofs, q_columns, v_columns, u_columns, straight)
+    columns = (torch.tensor(i, dtype=torch.int64, device=device) for i in (q, v, u, u_coord))
+    return StateMap(worlds, coords, dofs, *columns, straight)
 
 
 def _worlds(model: Any) -> tuple[int, int]:

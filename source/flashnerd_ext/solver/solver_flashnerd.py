@@ -19,6 +19,7 @@ from flashnerd_ext.solver.frame import FrameStage
 from flashnerd_ext.solver.guard import GuardStage, card_bounds
 from flashnerd_ext.solver.integrate import ModelClock
 from flashnerd_ext.solver.mapping import map_state
+from flashnerd_ext.solver.sensors import SensorStage
 from flashnerd_ext.solver.stream import StreamStage
 from flashnerd_ext.solver.write import WriteStage
 
@@ -70,7 +71,8 @@ class SolverFlashNerd(SolverMuJoCo):
         self.dump: GuardDump | None = None
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
-            self.contact_stage = ContactStage(card)
+            self.contact_stage = ContactStage(card, model, self.torch_device)
+            self.sensors = SensorStage(card.layout, self.contact_stage, stepper.model.sensed)
             self.frame = FrameStage(columns, card.actuation.kind == "target", self.torch_device)
             self.stream = StreamStage(stepper, self.torch_device)
             self.guard = GuardStage(
@@ -89,14 +91,19 @@ class SolverFlashNerd(SolverMuJoCo):
             )
         frame, stream, guard = self.frame, self.stream, self.guard
         with torch.inference_mode(), self._on_warp_stream():
-            rows = self.contact_stage.rows()
+            rows = self.contact_stage.rows(state_in)
+            self.sensors.start()
             frame.read(state_in, control, stream.forget)
             guard.record(frame.state, frame.actuation)
+            before = frame.joint_q.clone() if self.sensors.capacity else frame.joint_q
             joint_q, joint_qd = stream.advance(frame.joint_q, frame.joint_qd, frame.actuation, rows)
             guard.hold(frame.state, frame.good, joint_q, joint_qd)
             # A held world's cache may hold what is not finite; its next frame is its first.
             stream.forget.logical_or_(guard.failed)
             self.write.write(state_out, frame.joint_q, frame.joint_qd)
+            if self.sensors.capacity:
+                self.contact_stage.rows(state_out)
+                self.sensors.end(before, stream.stepper.sensed, guard.failed)
         self._step += 1
 
     def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
@@ -122,8 +129,8 @@ class SolverFlashNerd(SolverMuJoCo):
         self.guard.cleared(env_ids)
 
     def update_contacts(self, contacts: Contacts, state: State | None = None) -> None:
-        """Contact sensors read 0: this model predicts no contact forces."""
-        self.contact_stage.clear(contacts)
+        """Let contact sensors read what the model predicted, or 0 where it predicts no forces."""
+        self.sensors.publish(contacts)
 
     def report_guard(self, dump: GuardDump) -> None:
         """Report failures of the last model step, if any; the one place of a step where the host waits for a flag."""

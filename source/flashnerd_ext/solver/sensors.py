@@ -1,0 +1,109 @@
+"""After the step: what sensors and rewards read beside the state, from the model's own prediction.
+
+Contact sensors get one contact a link and world: the predicted mean force on the link over the step, as if against the
+ground. A link that is nowhere near the ground before and after the step reads exactly 0, whatever small number the
+network gave, since rewards ask whether a force is above 1 N. Forces between links of one robot are not reported.
+A model that predicts no forces leaves every sensor at exactly 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from flashnerd_ext.model.sensed import Sensed
+from flashnerd_ext.solver.contacts import ContactStage
+
+if TYPE_CHECKING:
+    from newton import Contacts
+
+    from flashnerd_ext.model.layout import StateLayout
+
+TOUCH = 2.0e-3
+"""A link that came nearer than this can have been pushed [m]; contacts are soft, and the state is seen at its ends."""
+
+
+class SensorStage:
+    """Writes predicted forces where Newton's contact sensors look.
+
+    Args:
+        layout: The robot's coordinates.
+        contacts: The stage that finds contacts.
+        sensed: Outputs that the model predicts beside the state; 0 for none.
+
+    Attributes:
+        force: Mean contact force on each link over the last step, world frame [N], shape [N, L, 3].
+        torque: Mean torque of each actuated joint over the last step [N m], shape [N, nu].
+    """
+
+    def __init__(self, layout: StateLayout, contacts: ContactStage, sensed: int) -> None:
+        self._contacts = contacts
+        self._sensed = Sensed(layout, len(contacts.links)) if sensed else None
+        worlds, device = len(contacts.found), contacts.touching.device
+        self.force = torch.zeros((worlds, len(contacts.links), 3), device=device)
+        self.torque = torch.zeros((worlds, layout.nu), device=device)
+        self._before = torch.full_like(contacts.touching, np.inf)
+        self._written: Contacts | None = None
+
+    @property
+    def capacity(self) -> int:
+        """Contacts that :meth:`publish` writes."""
+        return 0 if self._sensed is None else int((self._contacts.link_shape >= 0).sum())
+
+    def start(self) -> None:
+        """Remember what is near the ground before the step."""
+        if self._sensed is not None:
+            self._before.copy_(self._contacts.touching)
+
+    def end(self, joint_q: Tensor, values: Tensor, held: Tensor) -> None:
+        """Take over a prediction.
+
+        Args:
+            joint_q: State at the start of the step, shape [N, nq].
+            values: The model's outputs after the increments, shape [N, size].
+            held: Worlds that the guard held, boolean [N]; they feel nothing.
+        """
+        if self._sensed is None:
+            return
+        near = torch.minimum(self._before, self._contacts.touching) <= TOUCH
+        keep = (near & ~held[:, None]).unsqueeze(-1)
+        # Not multiplied away: a held world's prediction may be NaN.
+        self.force.copy_(torch.where(keep, self._sensed.forces(joint_q, values), torch.zeros_like(self.force)))
+        self.torque.copy_(torch.where(held[:, None], torch.zeros_like(self.torque), self._sensed.torques(values)))
+
+    def publish(self, contacts: Contacts | None) -> None:
+        """Fill Newton's contact buffer, of at least :attr:`capacity` contacts."""
+        if contacts is None:
+            return
+        if self._sensed is None or contacts.force is None:
+            contacts.rigid_contact_count.zero_()
+            if contacts.force is not None:
+                contacts.force.zero_()
+            return
+        if self._written is not contacts:
+            self._describe(contacts)
+        force = wp.to_torch(contacts.force, requires_grad=False)
+        force[: self.capacity, :3] = self.force.reshape(-1, 3)[self._place]
+
+    def _describe(self, contacts: Contacts) -> None:
+        """What never changes: which shape of which link, against which ground."""
+        shapes = self._contacts.link_shape.reshape(-1)
+        place = np.flatnonzero(shapes >= 0)
+        size = len(place)
+        self._place = torch.from_numpy(place).to(self.force.device)
+
+        def fill(array: wp.array, values: np.ndarray) -> None:
+            whole = array.numpy()
+            whole[:size] = values
+            array.assign(whole)
+
+        fill(contacts.rigid_contact_shape0, shapes[place].astype(np.int32))
+        fill(contacts.rigid_contact_shape1, np.full(size, self._contacts.ground, np.int32))
+        fill(contacts.rigid_contact_normal, np.tile(np.array([0.0, 0.0, 1.0], np.float32), (size, 1)))
+        contacts.rigid_contact_count.assign(np.array([size], np.int32))
+        contacts.force.zero_()
+        self._written = contacts
