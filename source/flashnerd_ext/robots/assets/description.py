@@ -10,9 +10,9 @@ from typing import Literal
 from flashnerd_ext.errors import FlashNerdError
 
 Color = tuple[float, float, float]
-CollisionPolicy = Literal["shape", "hull", "box", "none"]
-"""``shape`` keeps primitives and turns meshes into their hull, ``hull`` and ``box`` replace every shape by one,
-``none`` drops the link's collision geometry."""
+CollisionPolicy = Literal["shape", "hull", "box", "sphere", "capsule", "none"]
+"""``shape`` keeps primitives and turns meshes into their hull; ``hull``, ``box`` (bounding), ``sphere`` and ``capsule``
+(least squares) replace all shapes of a body by one; ``none`` drops them."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ class UrdfRobot:
         keep: Patterns of links that stay bodies although a fixed joint holds them.
         base: Another frame for the root body; ``None`` keeps the URDF's root link.
         fixed_base: Write a fixed joint from the world to the root body.
-        collision: Pattern -> policy for the link's collision geometry; first match wins, else ``shape``.
+        collision: Pattern -> policy for the body's collision geometry; first match wins, else ``shape``.
+        drop_collision: Patterns of links, merged ones too, whose collision geometry is left out.
         drives: Pattern -> drive; first match wins.
         variants: Empty variant sets that a stock config selects from: set -> names (the first is selected).
         hull_corners: Largest number of corners of a collision hull; ``None`` keeps the exact hull.
@@ -145,6 +146,7 @@ class UrdfRobot:
     base: BaseFrame | None = None
     fixed_base: bool = False
     collision: dict[str, CollisionPolicy] = field(default_factory=dict)
+    drop_collision: tuple[str, ...] = ()
     drives: dict[str, Drive] = field(default_factory=dict)
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
     hull_corners: int | None = None

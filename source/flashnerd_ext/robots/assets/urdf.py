@@ -292,6 +292,13 @@ def _merge(tree: Tree, robot: UrdfRobot) -> None:
             raise FlashNerdError(
                 f"keep pattern '{pattern}' of robot '{robot.name}' matches no link: {nearest(pattern, tree.links)}"
             )
+    for pattern in robot.drop_collision:
+        if not any(re.fullmatch(pattern, link.name) and link.collisions for link in tree.links.values()):
+            raise FlashNerdError(
+                f"drop_collision pattern '{pattern}' of robot '{robot.name}' matches no link with collision geometry: "
+                f"{nearest(pattern, [name for name, link in tree.links.items() if link.collisions])}"
+            )
+    bare = dict.fromkeys(robot.drop_collision, True)
     kept = dict.fromkeys(robot.keep, True)
     below: dict[str, list[UrdfJoint]] = {}
     for joint in tree.joints:
@@ -304,7 +311,8 @@ def _merge(tree: Tree, robot: UrdfRobot) -> None:
         link = tree.links[name]
         body.inertia = combine([body.inertia, link.inertia.moved(pose)])
         body.visuals += [replace(shape, pose=pose @ shape.pose) for shape in link.visuals]
-        body.collisions += [replace(shape, pose=pose @ shape.pose) for shape in link.collisions]
+        if not pick(bare, name):
+            body.collisions += [replace(shape, pose=pose @ shape.pose) for shape in link.collisions]
         remaining = []
         for joint in below.get(name, []):
             if joint.kind == "fixed" and not pick(kept, joint.child):
