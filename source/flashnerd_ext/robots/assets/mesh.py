@@ -104,7 +104,9 @@ def capsule_of(points: Array) -> tuple[Array, float, float]:
     side /= np.linalg.norm(side)
     pose = np.eye(4)
     pose[:3, :3] = np.stack([side, np.cross(axis, side), axis], axis=1)
-    centre, radius = _round((middle - mean) @ pose[:3, :2], area)
+    # Only faces that look sideways say how thick it is; those at the ends lie nearer to the axis.
+    sideways = ((across @ pose[:3, :2]) ** 2).sum(axis=1) / np.maximum(area, 1e-12)
+    centre, radius = _round((middle - mean) @ pose[:3, :2], sideways)
     along = (corners - mean) @ axis
     length = max(float(np.ptp(along)) - 2.0 * radius, 0.0)
     pose[:3, 3] = mean + pose[:3, :3] @ np.array([*centre, (along.max() + along.min()) / 2.0])
