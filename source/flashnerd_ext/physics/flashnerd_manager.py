@@ -10,7 +10,7 @@ import torch
 import warp as wp
 from isaaclab.physics import PhysicsManager
 from isaaclab_newton.physics import NewtonManager, NewtonMJWarpManager
-from newton import Model, ModelBuilder, ModelFlags
+from newton import Contacts, Model, ModelBuilder, ModelFlags
 from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
@@ -90,6 +90,8 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     @classmethod
     def _build_solver(cls, model: Model, solver_cfg: Any) -> None:
         super()._build_solver(model, solver_cfg)
+        # Contacts are found by a stage of the learned solver, whichever detector the task has for the analytical one.
+        NewtonManager._needs_collision_pipeline = False
         # The learned step sees commands only; viewers must not offer to pull at bodies.
         NewtonManager._supports_rigid_body_force_input = False
         solver = cls._learned()
@@ -98,6 +100,17 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), model {card.model.name}, "
             f"{solver.stream.stepper.model.parameter_count()} weights, step {card.dt * 1e3:.4g} ms; cache, guard and "
             f"history hold {solver.nbytes / 2**20:.1f} MiB for {solver.frame.map.worlds} worlds"
+        )
+
+    @classmethod
+    def _initialize_contacts(cls) -> None:
+        """A contact buffer for sensors: one contact a link and world."""
+        model: Any = cls.backend.model
+        NewtonManager._contacts = Contacts(
+            rigid_contact_max=max(cls._learned().sensors.capacity, 1),
+            soft_contact_max=0,
+            device=PhysicsManager._device,
+            requested_attributes=model.get_requested_contact_attributes(),
         )
 
     @classmethod
@@ -164,12 +177,18 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             solver.notify_model_changed(change)
         NewtonManager._model_changes = set()
         name = solver.bundle.card.name
+        honoured = set()
+        if solver.conditions.covers_inertia:
+            honoured.add(ModelFlags.BODY_INERTIAL_PROPERTIES)
+        if solver.contact_stage.capacity:
+            honoured.add(ModelFlags.SHAPE_PROPERTIES)
         NewtonManager._ignored_model_changes = {
             int(flag): (
                 f"An event changed {what}, but the bundle '{name}' is not conditioned on it: the learned dynamics go "
                 "on as trained. Remove the event, or train on randomised data."
             )
             for flag, what in _CHANGES.items()
+            if flag not in honoured
         }
 
     @staticmethod
@@ -202,16 +221,23 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     def _simulate_full(cls) -> None:
         """Newton's own actuators, then the model, as often as the control step holds model steps."""
         backend: Any = cls.backend
-        clock = cls._learned().clock
+        solver = cls._learned()
+        clock = solver.clock
         assert clock is not None
         rounds = NewtonManager._decimation // clock.sim_steps
         for i in range(rounds):
-            if cls._adapter is not None:
+            if cls._adapter is not None and not solver.frame.targets:
                 last = i == rounds - 1
                 cls._adapter.step(backend.state_0, backend.control, clock.dt, swap_state=rounds % 2 == 0 or not last)
-            for callback in cls._post_actuator_callbacks:
-                callback()
+            if not solver.frame.targets:
+                for callback in cls._post_actuator_callbacks:
+                    callback()
             cls._model_step()
+            if solver.frame.targets:
+                # The model took the targets; what rewards read as applied torque is its mean over the step.
+                solver.publish_torque(backend.control)
+                for callback in cls._post_actuator_callbacks:
+                    callback()
         cls._publish()
 
     @classmethod

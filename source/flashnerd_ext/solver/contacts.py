@@ -293,13 +293,15 @@ class ContactStage:
                 f"'{self._name}': give a bundle that was trained on this robot."
             )
         order = sorted(base, key=lambda i: int(body_world[i]))
+        self.base = np.array(order)
         self._base = wp.array(np.array(order, np.int32), dtype=int, device=self._model.device)
 
-    def rows(self, state: Any) -> ContactRows | None:
+    def rows(self, state: Any, count: bool = True) -> ContactRows | None:
         """Rows of the present state, ``None`` where the model takes none; the buffers are the same each time.
 
         Args:
             state: Newton state whose body_q and body_qd belong to its joint coordinates.
+            count: Whether dropped rows are counted.
         """
         if not self.capacity:
             return None
@@ -324,5 +326,6 @@ class ContactStage:
             outputs=self._out,
             device=model.device,
         )  # fmt: skip
-        self.overflow += self.found > self.capacity
+        if count:
+            self.overflow += self.found > self.capacity
         return self._rows

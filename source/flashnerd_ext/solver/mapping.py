@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,6 +81,12 @@ def map_state(model: Any, layout: StateLayout, bundle: str, device: torch.device
     straight = q == list(range(coords)) and v == list(range(dofs))
     columns = (torch.tensor(i, dtype=torch.int64, device=device) for i in (q, v, u, u_coord))
     return StateMap(worlds, coords, dofs, *columns, straight)
+
+
+def root_bodies(model: Any) -> np.ndarray:
+    """Index of each world's root body, that is the child of its first joint, int64 [N]."""
+    worlds, joints = _worlds(model)
+    return model.joint_child.numpy().reshape(worlds, joints)[:, 0].astype(np.int64)
 
 
 def _worlds(model: Any) -> tuple[int, int]:

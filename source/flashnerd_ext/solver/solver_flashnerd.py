@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import warp as wp
-from newton import StateFlags
+from newton import ModelFlags, StateFlags
 from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.solver.conditions import ConditionStage
 from flashnerd_ext.solver.contacts import ContactStage
 from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.frame import FrameStage
 from flashnerd_ext.solver.guard import GuardStage, card_bounds
 from flashnerd_ext.solver.integrate import ModelClock
-from flashnerd_ext.solver.mapping import map_state
+from flashnerd_ext.solver.mapping import map_state, root_bodies
 from flashnerd_ext.solver.sensors import SensorStage
 from flashnerd_ext.solver.stream import StreamStage
 from flashnerd_ext.solver.write import WriteStage
@@ -78,6 +79,9 @@ class SolverFlashNerd(SolverMuJoCo):
             self.guard = GuardStage(
                 card_bounds(card, guard_margin), columns.worlds, len(columns.u), guard_history, self.torch_device
             )
+            self.conditions = ConditionStage(
+                card, model, torch.from_numpy(root_bodies(model)).to(self.torch_device), stepper.condition
+            )
         self.write = WriteStage(model, self.frame)
 
     def step(  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -101,8 +105,9 @@ class SolverFlashNerd(SolverMuJoCo):
             # A held world's cache may hold what is not finite; its next frame is its first.
             stream.forget.logical_or_(guard.failed)
             self.write.write(state_out, frame.joint_q, frame.joint_qd)
+            self._last_state = state_out
             if self.sensors.capacity:
-                self.contact_stage.rows(state_out)
+                self.contact_stage.rows(state_out, count=False)
                 self.sensors.end(before, stream.stepper.sensed, guard.failed)
         self._step += 1
 
@@ -128,9 +133,20 @@ class SolverFlashNerd(SolverMuJoCo):
         self.stream.forget_worlds(env_ids)
         self.guard.cleared(env_ids)
 
+    def notify_model_changed(self, flags: int) -> None:
+        """Properties changed: the analytical model beside follows, and conditions that the bundle knows."""
+        super().notify_model_changed(flags)
+        if int(flags) & int(ModelFlags.BODY_INERTIAL_PROPERTIES):
+            self.conditions.update()
+
     def update_contacts(self, contacts: Contacts, state: State | None = None) -> None:
         """Let contact sensors read what the model predicted, or 0 where it predicts no forces."""
         self.sensors.publish(contacts)
+
+    def publish_torque(self, control: Any) -> None:
+        """Write the predicted mean torques where commanded efforts stand, for whoever reports applied torque."""
+        if self.sensors.capacity:
+            self.frame.views(self._last_state, control).joint_f.index_copy_(1, self.frame.map.u, self.sensors.torque)
 
     def report_guard(self, dump: GuardDump) -> None:
         """Report failures of the last model step, if any; the one place of a step where the host waits for a flag."""

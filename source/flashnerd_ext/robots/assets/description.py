@@ -10,9 +10,9 @@ from typing import Literal
 from flashnerd_ext.errors import FlashNerdError
 
 Color = tuple[float, float, float]
-CollisionPolicy = Literal["shape", "hull", "box", "sphere", "none"]
-"""``shape`` keeps primitives and turns meshes into their hull, ``hull``, ``box`` and ``sphere`` (least squares) replace
-all shapes of a body by one, ``none`` drops them."""
+CollisionPolicy = Literal["shape", "hull", "box", "sphere", "capsule", "none"]
+"""``shape`` keeps primitives and turns meshes into their hull; ``hull``, ``box`` (bounding), ``sphere`` and ``capsule``
+(least squares) replace all shapes of a body by one; ``none`` drops them."""
 
 
 @dataclass(frozen=True)

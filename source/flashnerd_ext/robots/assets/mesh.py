@@ -79,12 +79,47 @@ def _sorted(points: Array, hull: Any) -> tuple[Array, Faces]:
 
 
 def sphere_of(points: Array) -> tuple[Array, float]:
-    """Centre [3] and radius of the sphere whose surface lies nearest to the points [P, 3] (algebraic least squares)."""
+    """Centre [3] and radius of the sphere that lies nearest to the points [P, 3] (algebraic least squares)."""
+    return _round(points, np.ones(len(points)))
+
+
+def capsule_of(points: Array) -> tuple[Array, float, float]:
+    """A capsule along the longest direction of the points' hull, of its mean radius there and of its full length.
+
+    Args:
+        points: Points [P, 3], not all in one plane.
+
+    Returns:
+        Pose [4, 4] of the capsule, whose axis is z; its radius; the length between the centres of its caps.
+    """
+    corners, faces = hull_of(points)
+    triangle = corners[faces]
+    across = np.cross(triangle[:, 1] - triangle[:, 0], triangle[:, 2] - triangle[:, 0])
+    area, middle = np.linalg.norm(across, axis=1), triangle.mean(axis=1)
+    mean = np.average(middle, axis=0, weights=area)
+    # The surface decides, not the corners: exporters put most corners where a mesh is most curved.
+    axis = np.linalg.eigh(np.cov(middle.T, aweights=area))[1][:, 2]
+    axis *= np.sign(axis[np.abs(axis).argmax()])
+    side = np.cross(axis, np.eye(3)[np.abs(axis).argmin()])
+    side /= np.linalg.norm(side)
+    pose = np.eye(4)
+    pose[:3, :3] = np.stack([side, np.cross(axis, side), axis], axis=1)
+    # Only faces that look sideways say how thick it is; those at the ends lie nearer to the axis.
+    sideways = ((across @ pose[:3, :2]) ** 2).sum(axis=1) / np.maximum(area, 1e-12)
+    centre, radius = _round((middle - mean) @ pose[:3, :2], sideways)
+    along = (corners - mean) @ axis
+    length = max(float(np.ptp(along)) - 2.0 * radius, 0.0)
+    pose[:3, 3] = mean + pose[:3, :3] @ np.array([*centre, (along.max() + along.min()) / 2.0])
+    return pose, radius, length
+
+
+def _round(points: Array, weights: Array) -> tuple[Array, float]:
+    """Centre and radius of the circle or sphere nearest to weighted points [P, 2 or 3]."""
     # |p - c|^2 = r^2 is linear in c and r^2 - |c|^2.
-    rows = np.concatenate([2.0 * points, np.ones((len(points), 1))], axis=1)
-    *centre, rest = np.linalg.lstsq(rows, (points**2).sum(axis=1), rcond=None)[0]
-    centre = np.array(centre)
-    return centre, float(np.sqrt(rest + centre @ centre))
+    rows = np.concatenate([2.0 * points, np.ones((len(points), 1))], axis=1) * np.sqrt(weights)[:, None]
+    found = np.linalg.lstsq(rows, (points**2).sum(axis=1) * np.sqrt(weights), rcond=None)[0]
+    centre = found[:-1]
+    return centre, float(np.sqrt(found[-1] + centre @ centre))
 
 
 def moved(points: Array, pose: Array) -> Array:

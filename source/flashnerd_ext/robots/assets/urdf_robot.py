@@ -101,6 +101,9 @@ def _collisions(robot: UrdfRobot, link: Link) -> list[Shape]:
     if policy == "sphere":
         pose[:3, 3], radius = mesh.sphere_of(points)
         return [Shape("sphere", (radius,), pose, link=link.name)]
+    if policy == "capsule":
+        pose, radius, length = mesh.capsule_of(points)
+        return [Shape("capsule", (radius, length), pose, link=link.name)]
     low, high = points.min(axis=0), points.max(axis=0)
     pose[:3, 3] = (low + high) / 2.0
     return [Shape("box", tuple((high - low).tolist()), pose, link=link.name)]

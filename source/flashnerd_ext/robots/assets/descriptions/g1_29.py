@@ -30,9 +30,10 @@ DESCRIPTION = UrdfRobot(
     ),
     packages={"example-robot-data": "../../.."},
     collision={
-        # What can touch the ground or a neighbour, one hull a body; hip, ankle and wrist drives lie behind it.
-        ".*_(hip_pitch|hip_roll|ankle_pitch|wrist_roll|wrist_pitch)_link": "none",
-        "pelvis|torso_link|.*_(hip_yaw|knee|shoulder_yaw|elbow|wrist_yaw)_link": "hull",
+        # As in g1.py; here the hand is a body of its own.
+        ".*_(hip_pitch|hip_roll|ankle_pitch|shoulder_pitch|shoulder_roll|wrist_roll|wrist_pitch)_link": "none",
+        "pelvis|torso_link": "hull",
+        ".*_(hip_yaw|knee|shoulder_yaw|elbow|wrist_yaw)_link": "capsule",
     },
     hull_corners=32,
 )

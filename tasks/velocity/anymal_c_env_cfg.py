@@ -1,0 +1,53 @@
+"""ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships and learned physics as the default.
+
+The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in its
+place, run by the physics backend (``use_newton_actuators``), and says so here; everything else is the stock task's. Both
+physics find contacts with MuJoCo's detector, as the training data of the bundle did.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from isaaclab.utils import configclass, replace
+from isaaclab_assets.robots.anymal import ANYDRIVE_3_SIMPLE_ACTUATOR_CFG
+from isaaclab_newton.physics import NewtonCfg
+from isaaclab_tasks.contrib.velocity.config.anymal_c.flat_env_cfg import AnymalCFlatEnvCfg
+from isaaclab_tasks.utils import PresetCfg
+
+from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
+
+
+def _analytical() -> NewtonCfg:
+    """The stock task's MuJoCo Warp settings, with MuJoCo's own contact detector."""
+    physics = copy.deepcopy(AnymalCFlatEnvCfg().sim.physics.newton_mjwarp)  # pyright: ignore[reportAttributeAccessIssue]
+    physics.solver_cfg.use_mujoco_contacts = True
+    # MuJoCo's detector makes up to four points of a cylinder or box where Newton's made fewer.
+    physics.solver_cfg.nconmax, physics.solver_cfg.njmax = 60, 260
+    physics.collision_cfg = None
+    return physics
+
+
+_ANALYTICAL = _analytical()
+
+
+@configclass
+class FlashNerdAnymalCPhysicsCfg(PresetCfg):
+    """Learned physics, with analytical physics beside it for comparison."""
+
+    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="anymal_c")
+    newton_mjwarp: NewtonCfg = _ANALYTICAL
+    default: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="anymal_c")
+
+
+@configclass
+class FlashNerdAnymalCFlatEnvCfg(AnymalCFlatEnvCfg):
+    """``FlashNeRD-Velocity-Flat-AnymalC``: the stock task's MDP with DC motors."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scene.num_envs = 1024
+        self.scene.robot = replace(self.scene.robot, actuators={"legs": ANYDRIVE_3_SIMPLE_ACTUATOR_CFG})
+        self.sim.use_newton_actuators = True
+        # A preset stands in for the configuration until it is resolved.
+        self.sim.physics = FlashNerdAnymalCPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
