@@ -1,0 +1,120 @@
+"""Contact rows on the device equal those of the training data, row for row, on the same states."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from flashnerd_ext.data.engines.export import export_model, robot_usd
+from flashnerd_ext.data.engines.mujoco_c import MujocoC
+from flashnerd_ext.data.engines.rows import RowDetector
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.robots.registry import get_robot
+
+WORLDS = 24
+
+
+def scene(robot, ground: bool = True, mesh: bool = False):
+    """The robot in WORLDS worlds above a ground plane, as Isaac Lab's Newton backend builds it."""
+    import newton
+    import warp as wp
+    from newton.solvers import SolverMuJoCo
+
+    wp.config.quiet = True
+    one = newton.ModelBuilder(up_axis=newton.Axis.Z)
+    SolverMuJoCo.register_custom_attributes(one)
+    one.add_usd(robot_usd(robot))
+    builder = newton.ModelBuilder(up_axis=newton.Axis.Z)
+    SolverMuJoCo.register_custom_attributes(builder)
+    for _ in range(WORLDS):
+        builder.add_world(one)
+    if ground:
+        builder.add_ground_plane()
+    if mesh:
+        builder.add_shape_box(-1, hx=0.1, hy=0.1, hz=0.1)
+    return builder.finalize(device="cpu")
+
+
+def card(robot, capacity: int, gap: float):
+    contacts = SimpleNamespace(capacity=capacity, gap=gap, links=robot.links, detector="mujoco")
+    return SimpleNamespace(name="test", contacts=contacts)
+
+
+def states(robot, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Standing, tilted and lying robots near the ground, with velocities."""
+    q, qd = np.zeros((WORLDS, robot.layout.nq)), rng.normal(size=(WORLDS, robot.layout.nv))
+    q[:, :2] = rng.uniform(-5, 5, (WORLDS, 2))
+    q[:, 2] = rng.uniform(0.1, 0.56, WORLDS)
+    quat = rng.normal(size=(WORLDS, 4)) * np.array([0.4, 0.4, 1.0, 1.0])
+    quat[: WORLDS // 3] = rng.normal(size=(WORLDS // 3, 4))
+    q[:, 3:7] = quat / np.linalg.norm(quat, axis=1, keepdims=True)
+    q[:, 7:] = np.array(robot.default_q) + 0.3 * rng.normal(size=(WORLDS, robot.layout.num_joints))
+    return q, qd
+
+
+@pytest.mark.parametrize("capacity", [10, 3])
+def test_rows_equal_those_of_the_training_data(capacity: int) -> None:
+    import newton
+    import warp as wp
+
+    from flashnerd_ext.solver.contacts import ContactStage
+
+    robot = get_robot("anymal_c")
+    assert robot.contacts is not None
+    exported = export_model(robot)
+    model = scene(robot)
+    q, qd = states(robot, np.random.default_rng(3))
+    state = model.state()
+    state.joint_q.assign(q.astype(np.float32).ravel())
+    state.joint_qd.assign(qd.astype(np.float32).ravel())
+    newton.eval_fk(model, state.joint_q, state.joint_qd, state)
+    stage = ContactStage(card(robot, capacity, robot.contacts.gap), model, "cpu")  # type: ignore[arg-type]
+    rows = stage.rows(state)
+    assert rows is not None
+    detector = RowDetector(MujocoC(exported))
+    detector.capacity = capacity
+    reference = detector.rows(q, qd)
+    np.testing.assert_array_equal(stage.found.numpy(), reference.count)
+    assert reference.count.max() > capacity or capacity == 10
+    np.testing.assert_array_equal(stage.overflow.numpy(), (reference.count > capacity).astype(int))
+    used = reference.link >= 0
+    np.testing.assert_array_equal(rows.used.numpy(), used)
+    assert used.sum() > 50
+    # Rows of equal depth may change places; there are none among random states.
+    np.testing.assert_array_equal(rows.link.numpy()[used], reference.link[used])
+    np.testing.assert_allclose(rows.features.numpy()[used], reference.features[used], atol=3e-5)
+    # Nothing changes when nothing changed, and buffers stay where they are.
+    before, place = rows.features.clone(), rows.features.data_ptr()
+    again = stage.rows(state)
+    assert again is not None
+    assert again.features.data_ptr() == place
+    assert torch.equal(again.features, before)
+    # A world that is not a number makes no rows, and the others keep theirs.
+    spoiled = state.body_q.numpy()
+    spoiled[: len(spoiled) // WORLDS] = np.nan
+    state.body_q = wp.array(spoiled, dtype=wp.transform)
+    third = stage.rows(state)
+    assert third is not None
+    assert not third.used[0].any()
+    assert torch.equal(third.features[1:], before[1:])
+
+
+def test_what_cannot_be_seen_is_refused() -> None:
+    from flashnerd_ext.solver.contacts import ContactStage
+
+    robot = get_robot("anymal_c")
+    with pytest.raises(FlashNerdError, match="ground planes only"):
+        ContactStage(card(robot, 8, 0.02), scene(robot, mesh=True), "cpu")  # type: ignore[arg-type]
+    with pytest.raises(FlashNerdError, match="no ground plane"):
+        ContactStage(card(robot, 8, 0.02), scene(robot, ground=False), "cpu")  # type: ignore[arg-type]
+    other = card(robot, 8, 0.02)
+    other.contacts.detector = "newton"
+    with pytest.raises(FlashNerdError, match="detector 'newton'"):
+        ContactStage(other, scene(robot), "cpu")  # type: ignore[arg-type]
+    other = card(robot, 8, 0.02)
+    other.contacts.links = ("base", "TAIL")
+    with pytest.raises(FlashNerdError, match="TAIL"):
+        ContactStage(other, scene(robot), "cpu")  # type: ignore[arg-type]
