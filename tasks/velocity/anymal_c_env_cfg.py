@@ -1,7 +1,7 @@
 """ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships and learned physics as the default.
 
 The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in its
-place, run by the physics backend (``use_newton_actuators``), and says so here; everything else is the stock task's. Both
+place, with a rotor inertia added, run by the physics backend (``use_newton_actuators``), and says so here; everything else is the stock task's. Both
 physics find contacts with MuJoCo's detector, as the training data of the bundle did.
 """
 
@@ -16,6 +16,7 @@ from isaaclab_tasks.contrib.velocity.config.anymal_c.flat_env_cfg import AnymalC
 from isaaclab_tasks.utils import PresetCfg
 
 from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
+from flashnerd_ext.robots.anymal_c import ARMATURE
 
 
 def _analytical() -> NewtonCfg:
@@ -29,6 +30,8 @@ def _analytical() -> NewtonCfg:
 
 
 _ANALYTICAL = _analytical()
+_LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
+"""The shipped motor with a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says why."""
 
 
 @configclass
@@ -47,7 +50,7 @@ class FlashNerdAnymalCFlatEnvCfg(AnymalCFlatEnvCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.scene.num_envs = 1024
-        self.scene.robot = replace(self.scene.robot, actuators={"legs": ANYDRIVE_3_SIMPLE_ACTUATOR_CFG})
+        self.scene.robot = replace(self.scene.robot, actuators={"legs": _LEGS})
         self.sim.use_newton_actuators = True
         # A preset stands in for the configuration until it is resolved.
         self.sim.physics = FlashNerdAnymalCPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]

@@ -166,6 +166,8 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
             for n, item in enumerate(known)
             if missing[n]
         ]
+        if robot.contacts is not None:
+            draws = lift_starts(engine, draws, generators)
         worlds = [draw_worlds(robot, generators[n], len(draw[0])) for n, draw in draws]
         if robot.contacts is not None:
             engine.set_worlds(*(np.concatenate(part) for part in zip(*worlds, strict=True)))  # type: ignore[attr-defined]
@@ -193,6 +195,23 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
     else:
         columns |= contact_columns(engine, columns)
     return columns | {"tried": tried}
+
+
+def lift_starts(engine: Engine, draws: list, generators: list[np.random.Generator]) -> list:
+    """Raise free bases that a sampler put into the ground, to a few millimetres above it: thrown out of the ground, a
+    robot would start with speeds that it never has."""
+    from flashnerd_ext.data.engines.rows import RowDetector
+
+    detector = RowDetector(engine)  # type: ignore[arg-type]
+    lifted = []
+    for n, (q, qd, policy) in draws:
+        found = detector.rows(q, qd)
+        # The deepest row comes first; a robot without rows is in the air.
+        depth = np.where(found.link[:, 0] >= 0, found.features[:, 0, 6].astype(np.float64), 0.0)
+        raised = q.copy()
+        raised[:, 2] += np.where(depth < 0, -depth + generators[n].uniform(0.0, 0.01, len(q)), 0.0)
+        lifted.append((n, (raised, qd, policy)))
+    return lifted
 
 
 def _draws(robot: RobotDescription, setting: SplitPlan, missing: int) -> int:

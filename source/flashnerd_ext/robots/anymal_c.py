@@ -3,6 +3,10 @@
 The stock task drives it with an LSTM actuator net whose weights lie on the asset server only. This description has the
 simple DC motor that Isaac Lab ships (``isaaclab_assets`` ANYDRIVE_3_SIMPLE_ACTUATOR_CFG): 40 N m/rad, 5 N m s/rad,
 120 N m at stall, clamped at 80 N m, none left at 7.5 rad/s. With zero actions the robot settles at 0.45 m.
+
+One thing is added, here and in the task: an armature of 0.05 kg m^2, since the URDF has none. Without it a free knee has
+an inertia of 0.014 kg m^2, on which a damping of 5 N m s/rad that is held for 5 ms turns the velocity round at every
+simulation step: the joints then chatter at 100 Hz, which is of the time step's making and not of the robot's.
 """
 
 from __future__ import annotations
@@ -12,6 +16,9 @@ from flashnerd_ext.robots.description import ContactDescription, RobotDescriptio
 
 _LEGS = ("LF", "LH", "RF", "RH")
 _JOINTS = tuple(f"{leg}_{joint}" for leg in _LEGS for joint in ("HAA", "HFE", "KFE"))
+
+ARMATURE = 0.05
+"""Rotor inertia seen at the joint [kg m^2]."""
 
 ANYMAL_C = RobotDescription(
     name="anymal_c",
@@ -36,6 +43,7 @@ ANYMAL_C = RobotDescription(
     base_height=0.6,
     action_scale=0.5,
     links=("base", *(f"{leg}_{part}" for leg in _LEGS for part in ("HIP", "THIGH", "SHANK", "FOOT"))),
+    armature=dict.fromkeys(_JOINTS, ARMATURE),
     contacts=ContactDescription(
         capacity=10,
         gap=0.03,

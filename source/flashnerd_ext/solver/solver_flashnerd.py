@@ -136,8 +136,10 @@ class SolverFlashNerd(SolverMuJoCo):
     def notify_model_changed(self, flags: int) -> None:
         """Properties changed: the analytical model beside follows, and conditions that the bundle knows."""
         super().notify_model_changed(flags)
-        if int(flags) & int(ModelFlags.BODY_INERTIAL_PROPERTIES):
-            self.conditions.update()
+        # The parent calls this while it is being built, when there is nothing to update yet.
+        conditions: ConditionStage | None = getattr(self, "conditions", None)
+        if conditions is not None and int(flags) & int(ModelFlags.BODY_INERTIAL_PROPERTIES):
+            conditions.update()
 
     def update_contacts(self, contacts: Contacts, state: State | None = None) -> None:
         """Let contact sensors read what the model predicted, or 0 where it predicts no forces."""
