@@ -7,6 +7,7 @@ import re
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,6 +128,30 @@ def test_collision_shapes_are_few_and_cover_what_falls(folder: Path, name: str) 
     assert all(asset.shapes[body] for body in covered)
     for shapes in asset.shapes.values():
         assert all(len(np.array(shape["points"])) <= 32 for shape in shapes if shape["type"] == "Mesh")
+
+
+@pytest.mark.parametrize("name", FROM_URDF)
+def test_links_touch_each_other_where_the_stock_config_says_so(folder: Path, name: str) -> None:
+    """ANYmal's stock configuration turns self-collision on; a model made from the file alone has it too."""
+    newton = pytest.importorskip("newton")
+    builder = newton.ModelBuilder()
+    builder.add_usd(str(folder / get_description(name).outputs[0]))
+    pairs = set(builder.shape_collision_filter_pairs)
+    shapes = [index for index, body in enumerate(builder.shape_body) if body >= 0 and _collides(builder, index)]
+    bodies = {index: builder.body_label[builder.shape_body[index]].rsplit("/", 1)[-1] for index in shapes}
+    met = {
+        (bodies[one], bodies[other])
+        for one in shapes
+        for other in shapes
+        if one < other and bodies[one] != bodies[other] and (one, other) not in pairs
+    }
+    assert bool(met) is (name == "anymal_c")
+
+
+def _collides(builder: Any, shape: int) -> bool:
+    import newton
+
+    return bool(int(builder.shape_flags[shape]) & int(newton.ShapeFlags.COLLIDE_SHAPES))
 
 
 @pytest.mark.parametrize("name", FROM_URDF)

@@ -14,10 +14,12 @@ from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.registry import build_model
 from flashnerd_ext.robots.cartpole import CARTPOLE
+from flashnerd_ext.training import gauss_newton
 from flashnerd_ext.training.checkpoint import load_checkpoint
 from flashnerd_ext.training.config import TrainDynamicsConfig, TrainOptions
 from flashnerd_ext.training.distributed import Ranks
 from flashnerd_ext.training.dynamics import prepare
+from flashnerd_ext.training.gauss_newton import GaussNewton, add_gram, refuse
 from flashnerd_ext.training.loss import StateLoss
 from flashnerd_ext.training.multistep import unrolled_loss
 from flashnerd_ext.training.readout import solve_readout
@@ -50,11 +52,17 @@ class Data:
         self.meta: dict[str, object] = {}
 
 
-def make_run(folder: Path, seed: int = 0, resume: bool = False, model: str = "flashnerd", **train: object) -> Run:
+def make_run(
+    folder: Path,
+    seed: int = 0,
+    resume: bool = False,
+    model: str = "flashnerd",
+    options: dict[str, object] | None = None,
+    **train: object,
+) -> Run:
     settings = {"updates": 40, "batch": 64, "window": 5, "lr": 3e-3, "compiled": False, "checkpoint_seconds": 1e9}
-    options = (
-        {"width": 16, "heads": 2, "hidden": 16} if model == "flashnerd" else {"width": 16, "heads": 2, "layers": 1}
-    )
+    if options is None:
+        options = {"width": 16, "heads": 2} | ({"hidden": 16} if model == "flashnerd" else {"layers": 1})
     config = TrainDynamicsConfig(
         model=model,
         seed=seed,
@@ -210,6 +218,8 @@ def test_increments_keep_float64_digits() -> None:
         ({"lr": -1.0}, "train.lr is -1.0"),
         ({"updates": 0, "minutes": 0.0}, "train.minutes=10"),
         ({"multistep_share": 1.5}, "train.multistep_share is 1.5"),
+        ({"newton": -1}, "train.newton is -1"),
+        ({"newton_frames": 2}, "train.newton_frames is 2"),
     ],
 )
 def test_options_that_cannot_work_are_refused(change: dict[str, object], message: str) -> None:
@@ -229,3 +239,83 @@ def test_equal_weights_are_the_nerd_recipe(tmp_path: Path) -> None:
     assert isinstance(run.loss, StateLoss)
     assert run.train.cumulative is None
     assert json.dumps(run.model.config)
+
+
+def test_finish_lowers_the_error_by_an_order(tmp_path: Path) -> None:
+    options = {"width": 6, "hidden": 6}
+    run = train(make_run(tmp_path, options=options, updates=150, window=1, newton=5, newton_frames=1200, lr=1e-2))
+    first_order = [row["val_nrmse"] for row in run.history if "newton" not in row][-1]
+    assert run.best < 0.2 * first_order
+    assert next(run.model.parameters()).dtype == torch.float32
+    assert [row["newton"] for row in run.history if "newton" in row] == [1, 2, 3, 4, 5]
+
+
+def test_stop_and_resume_takes_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"updates": 20, "newton": 4, "newton_frames": 500, "options": {"width": 4, "hidden": 4}}
+    whole = train(make_run(tmp_path / "a", **settings))
+    stopped = make_run(tmp_path / "b", checkpoint_seconds=1e-9, **settings)
+    iterate = GaussNewton.iterate
+
+    def interrupted(self: GaussNewton, number: int) -> gauss_newton.Gain:
+        if number == 2:
+            raise KeyboardInterrupt
+        return iterate(self, number)
+
+    monkeypatch.setattr(GaussNewton, "iterate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped)
+    monkeypatch.undo()
+    resumed = train(make_run(tmp_path / "b", resume=True, **settings))
+    assert resumed.newton == whole.newton == 4
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+    assert [row["loss"] for row in resumed.history] == [row["loss"] for row in whole.history]
+
+
+def test_gradient_and_products_are_those_of_the_loss(tmp_path: Path) -> None:
+    """Against finite differences of the weighted loss, on a model whose attention sees three frames."""
+    run = make_run(tmp_path)
+    solver = GaussNewton(run.model, run.loss, run.train, seed=0, frames=300)
+    frames, targets, weight = solver._draw(60, 1)
+    theta = solver.theta()
+    gradient = solver._gradient(frames, targets, weight)
+    move = torch.randn(solver.count, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-5
+    ahead, behind = (solver._loss(theta + sign * solver._whole(move), frames, targets, weight) for sign in (1, -1))
+    assert 0.5 * (ahead - behind) == pytest.approx(float(2 * gradient @ move), rel=1e-3)
+    rows = solver._jacobian(theta, frames)[:, solver.live].double()
+    rows = rows * weight.expand(-1, -1, 4).reshape(-1, 1)
+    expected = rows.T @ (rows @ move) / weight.numel()
+    product = solver._products(theta, frames, weight)(move)
+    assert torch.allclose(product, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
+
+
+def test_weights_without_effect_are_left_alone(tmp_path: Path) -> None:
+    """Queries and keys of an attention that sees one frame change nothing."""
+    run = make_run(tmp_path, window=1)
+    solver = GaussNewton(run.model, run.loss, run.train, seed=0, frames=300)
+    assert 0 < solver.count < len(solver.live)
+
+
+def test_gram_is_the_upper_triangle() -> None:
+    rows = torch.randn(50, 70)
+    gram = torch.zeros(70, 70)
+    add_gram(gram, rows, strip=32)
+    assert torch.allclose(gram.triu(), (rows.T @ rows).triu(), atol=1e-4)
+
+
+def test_residuals_are_the_loss(tmp_path: Path) -> None:
+    for recipe in ("flashnerd", "nerd"):
+        run = make_run(tmp_path, recipe=recipe)
+        out, target = torch.randn(30, 5, 4), torch.randn(30, 5, 4)
+        squares = run.loss.residuals(out, target).square().sum(-1).mean()
+        assert torch.allclose(squares, run.loss(out, target), rtol=1e-5)
+
+
+def test_what_the_finish_cannot_handle_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path, newton=2)
+    with pytest.raises(FlashNerdError, match=r"2: type train\.newton=0"):
+        refuse(run.model, 2)
+    monkeypatch.setattr(gauss_newton, "MOST_WEIGHTS", 100)
+    with pytest.raises(FlashNerdError, match=r"at most 100 weights.*options\.width="):
+        train(run)
+    assert not run.history

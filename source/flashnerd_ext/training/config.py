@@ -31,6 +31,8 @@ class TrainOptions:
     multistep: int = option(0, "steps unrolled in the last phase; 0 or 1 turns it off")
     multistep_share: float = option(0.15, "share of the updates that the last phase takes")
     readout: bool = option(True, "solve the readout in closed form at the end (flashnerd recipe)")
+    newton: int = option(0, "Gauss-Newton iterations after the updates, for small models; 0 turns them off")
+    newton_frames: int = option(20_000, "frames that a Gauss-Newton step is solved on, and as many that judge it")
     validate_every: int = option(0, "updates between validations; 0 is a 40th of the run")
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints")
     compiled: bool = option(True, "compile the loss with torch.compile")
@@ -77,6 +79,12 @@ class TrainDynamicsConfig:
             raise FlashNerdError(
                 f"train.updates is {train.updates} and train.minutes is {train.minutes}, "
                 "but one of them must be above 0: type train.minutes=10."
+            )
+        if train.newton < 0:
+            raise FlashNerdError(f"train.newton is {train.newton}, but 0 or more is needed.")
+        if train.newton_frames < train.window:
+            raise FlashNerdError(
+                f"train.newton_frames is {train.newton_frames}, but at least train.window={train.window} is needed."
             )
         if not 0.0 <= train.multistep_share < 1.0:
             raise FlashNerdError(f"train.multistep_share is {train.multistep_share}, but it must lie in [0, 1).")

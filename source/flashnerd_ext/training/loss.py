@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from flashnerd_ext.model.integrate import Integrator
@@ -43,6 +44,18 @@ class StateLoss:
             rest = (error / self.out_std)[..., 2 * nv :]
             loss = loss + self.sensed_weight * rest.square().mean()
         return loss
+
+    def residuals(self, out: Tensor, target: Tensor) -> Tensor:
+        """The vectors [..., O] whose squared length is, on average over the leading dimensions, the loss."""
+        nv = self.integrator.layout.nv
+        error = out - target
+        if self.equal:
+            assert self.out_std is not None
+            return error / (self.out_std * error.shape[-1] ** 0.5)
+        dv, dx = error[..., :nv], error[..., nv:]
+        if self.integrator.prior:
+            dx = dx + self.integrator.dt * self.integrator.lead * dv
+        return torch.cat((dv / self.velocity_std, dx / self.position_std), -1) * (0.5 / nv) ** 0.5
 
     def nrmse(self, out: Tensor, target: Tensor) -> Tensor:
         """One-step error in the metric's unit (root of the loss under metric weights)."""

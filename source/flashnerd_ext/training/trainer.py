@@ -21,6 +21,7 @@ from flashnerd_ext.model.flashnerd import FlashNerd
 from flashnerd_ext.training.checkpoint import flatten, load_checkpoint, save_checkpoint
 from flashnerd_ext.training.config import TrainDynamicsConfig
 from flashnerd_ext.training.distributed import Ranks
+from flashnerd_ext.training.gauss_newton import GaussNewton, refuse
 from flashnerd_ext.training.loss import StateLoss
 from flashnerd_ext.training.multistep import unrolled_loss
 from flashnerd_ext.training.optimisers import lr_factor, make_optimisers, set_lr
@@ -53,11 +54,17 @@ class Run:
     best_state: dict[str, Tensor] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     first_loss: float = math.nan
+    newton: int = 0
+    """Gauss-Newton iterations that are done."""
+    damping: float = math.nan
+    """Theirs."""
 
 
 def train(run: Run) -> Run:
-    """Train until the budget is used, keep the weights that validate best, solve the readout."""
+    """Train until the budget is used, keep the weights that validate best, finish them: second order, or readout."""
     options = run.config.train
+    if options.newton:
+        refuse(run.model, run.ranks.world)
     kind = options.optimiser or {"flashnerd": "soap", "nerd": "adamw"}[options.recipe]
     run.optimisers = make_optimisers(run.model, kind, options.lr, options.muon_lr)
     if run.config.resume:
@@ -66,8 +73,11 @@ def train(run: Run) -> Run:
     if run.total == 0:
         run.total = options.updates or calibrate(run, step)
     loop(run, step)
-    run.model.load_state_dict(run.best_state)
-    if options.readout and options.recipe == "flashnerd" and isinstance(run.model, FlashNerd):
+    if not run.newton:
+        run.model.load_state_dict(run.best_state)
+    if options.newton:
+        second_order(run)
+    elif options.readout and options.recipe == "flashnerd" and isinstance(run.model, FlashNerd):
         refit(run)
     return run
 
@@ -234,6 +244,42 @@ def refit(run: Run) -> None:
     run.model.load_state_dict(run.best_state)
 
 
+def second_order(run: Run) -> None:
+    """Gauss-Newton iterations; validation says which weights are kept. A killed run resumes at the last checkpoint."""
+    from tqdm import tqdm
+
+    options = run.config.train
+    solver = GaussNewton(
+        run.model, run.loss, run.train, run.config.seed, options.newton_frames, uniform=options.recipe == "nerd"
+    )
+    if run.newton:
+        solver.damping = run.damping
+    writer = log_writer(run)
+    began, saved = time.perf_counter() - run.seconds, time.perf_counter()
+    bar = tqdm(total=options.newton, initial=run.newton, unit="step", desc="Gauss-Newton", dynamic_ncols=True)
+    while run.newton < options.newton:
+        gain = solver.iterate(run.newton)
+        run.newton += 1
+        run.damping, run.seconds = solver.damping, time.perf_counter() - began
+        error = validate(run)
+        row = {"update": run.total, "newton": run.newton, "seconds": run.seconds, "loss": gain.after}
+        row |= {"nrmse": gain.after**0.5, "val_nrmse": error, "damping": run.damping, "length": gain.length}
+        run.history.append(row)
+        bar.update()
+        bar.set_postfix_str(f"train {gain.after**0.5:.2e} val {error:.2e} best {run.best:.2e}", refresh=False)
+        if writer is not None:
+            for name in ("seconds", "loss", "nrmse", "val_nrmse"):
+                writer.add_scalar(f"dynamics/{name}", row[name], run.total + run.newton)
+        if time.perf_counter() - saved > options.checkpoint_seconds or run.newton == options.newton:
+            store(run)
+            saved = time.perf_counter()
+    bar.close()
+    if writer is not None:
+        writer.close()
+    run.model.load_state_dict(run.best_state)
+    run.model.float()
+
+
 def store(run: Run) -> None:
     """Checkpoint everything that the rest of the run depends on."""
     content = {
@@ -247,6 +293,8 @@ def store(run: Run) -> None:
         "best_state": run.best_state,
         "history": run.history,
         "first_loss": run.first_loss,
+        "newton": run.newton,
+        "damping": run.damping,
     }
     save_checkpoint(run.folder, content)
 
@@ -254,10 +302,12 @@ def store(run: Run) -> None:
 def restore(run: Run) -> None:
     """Go on from the checkpoint in the run's folder."""
     content = load_checkpoint(run.folder, run.config, run.device)
+    if content["newton"]:
+        run.model.double()  # Its weights have more digits than float32.
     run.model.load_state_dict(content["model"])
     for optimiser, state in zip(run.optimisers, content["optimisers"], strict=True):
         optimiser.load_state_dict(state)
-    for name in ("update", "total", "seconds", "best", "best_state", "history", "first_loss"):
+    for name in ("update", "total", "seconds", "best", "best_state", "history", "first_loss", "newton", "damping"):
         setattr(run, name, content[name])
     if run.ranks.main:
         print(f"resumed {run.folder} at update {run.update} of {run.total}")

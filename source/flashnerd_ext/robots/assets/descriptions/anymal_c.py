@@ -13,6 +13,7 @@ DESCRIPTION = UrdfRobot(
     root="anymal",
     joints=tuple(f"{leg}_{joint}" for joint in ("HAA", "HFE", "KFE") for leg in ("LF", "RF", "LH", "RH")),
     keep=(".*_FOOT",),
+    self_collision=True,  # as the stock configuration sets it, so that whoever loads the file alone simulates the same
     drop_collision=("imu_link",),  # a plate of 10 mm inside the base
     colors={
         "base|(top|bottom)_shell|.*_(hip|thigh)_fixed": (0.55, 0.04, 0.05),
