@@ -1,8 +1,8 @@
 """ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships and learned physics as the default.
 
-The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in its
-place, with a rotor inertia added, run by the physics backend (``use_newton_actuators``), and says so here; everything else is the stock task's. Both
-physics find contacts with MuJoCo's detector, as the training data of the bundle did.
+The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in
+its place, with a rotor inertia added, run by the physics backend (``use_newton_actuators``), and says so here;
+everything else is the stock task's. Both physics find contacts with MuJoCo's detector, as the bundle's data did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flashnerd_ext.robots.anymal_c import ARMATURE
 
 def _analytical() -> NewtonCfg:
     """The stock task's MuJoCo Warp settings, with MuJoCo's own contact detector."""
-    physics = copy.deepcopy(AnymalCFlatEnvCfg().sim.physics.newton_mjwarp)  # pyright: ignore[reportAttributeAccessIssue]
+    physics = copy.deepcopy(AnymalCFlatEnvCfg().sim.physics.newton_mjwarp)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
     physics.solver_cfg.use_mujoco_contacts = True
     # MuJoCo's detector makes up to four points of a cylinder or box where Newton's made fewer.
     physics.solver_cfg.nconmax, physics.solver_cfg.njmax = 60, 260

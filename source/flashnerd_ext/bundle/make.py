@@ -103,9 +103,7 @@ def ranges(names: Sequence[str], values: Any) -> Ranges:
     )
 
 
-def envelope(
-    layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any, condition: Any = None
-) -> EnvelopeCard:
+def envelope(layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any, condition: Any = None) -> EnvelopeCard:
     """Envelope of training data: ``joint_q`` [n, nq], ``joint_qd`` [n, nv], ``actuation`` [n, nu], numpy or torch;
     ``condition`` [n, C] where the layout has conditions.
 

@@ -99,9 +99,14 @@ def rollout[Array: (Tensor, np.ndarray)](
     with contextlib.nullcontext() if track else torch.no_grad():
         states = list(
             _states(
-                integrator, advance, inputs["joint_q"], inputs["joint_qd"], inputs["actuation"], contacts,
+                integrator,
+                advance,
+                inputs["joint_q"],
+                inputs["joint_qd"],
+                inputs["actuation"],
+                contacts,
                 inputs.get("condition"),
-            )  # fmt: skip
+            )
         )
         q = torch.stack([state[0] for state in states]).to(tensors["joint_q"].dtype)
         qd = torch.stack([state[1] for state in states]).to(tensors["joint_qd"].dtype)

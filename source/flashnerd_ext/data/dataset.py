@@ -26,8 +26,8 @@ FILE = "dataset.json"
 COLUMNS = ("joint_q", "joint_qd", "actuation", "valid", "sampler")
 EXTRA = ("condition", "friction", "rows", "row_link", "row_count", "torque", "force")
 """Columns of robots that have them: condition [n, C], friction [n], contact rows at the start of each step (rows
-[n, T, K, 12], row_link [n, T, K], row_count [n, T]; see :mod:`flashnerd_ext.data.engines.rows`), the mean torque of each
-actuated joint over each step [n, T, nu] and the mean contact force on each link over each step in the world frame
+[n, T, K, 12], row_link [n, T, K], row_count [n, T]; see :mod:`flashnerd_ext.data.engines.rows`), the mean torque of
+each actuated joint over each step [n, T, nu] and the mean contact force on each link over each step in the world frame
 [n, T, L, 3]."""
 
 

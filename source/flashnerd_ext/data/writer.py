@@ -30,6 +30,7 @@ from flashnerd_ext.data.dataset import (
 )
 from flashnerd_ext.data.engines import Engine
 from flashnerd_ext.data.engines.exported import ExportedModel
+from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.samplers import SPLITS, counts, mixture, samplers_of
 from flashnerd_ext.data.statistics import Statistics
 from flashnerd_ext.errors import FlashNerdError
@@ -120,7 +121,7 @@ def rollout_policy(
         joint_q.append(q)
         joint_qd.append(qd)
         actions.append(action)
-        if hasattr(engine, "force"):
+        if isinstance(engine, MujocoC) and engine.model.capacity:
             torques.append(engine.torque.astype(np.float32))
             forces.append(engine.force.astype(np.float32))
     return tuple(np.stack(parts, 1) for parts in (joint_q, joint_qd, actions, torques, forces) if parts)
@@ -246,7 +247,11 @@ def contact_columns(engine: Engine, columns: dict[str, np.ndarray]) -> dict[str,
         columns["condition"][trajectory],
     )
     result: dict[str, np.ndarray] = {}
-    for name, values, empty in (("rows", found.features, 0), ("row_link", found.link, -1), ("row_count", found.count, 0)):
+    for name, values, empty in (
+        ("rows", found.features, 0),
+        ("row_link", found.link, -1),
+        ("row_count", found.count, 0),
+    ):
         whole = np.full((count, steps, *values.shape[1:]), empty, values.dtype)
         whole[trajectory, time] = values
         result[name] = whole

@@ -189,7 +189,9 @@ def evaluate_model(
     seeds, initial = [], []
     for bundle in bundles:
         step = bundle.card.simulation
-        errors = roll_out(model_predictor(bundle.model, step.dt, step.inner_steps, device, detector=detector), test, batch, progress)
+        errors = roll_out(
+            model_predictor(bundle.model, step.dt, step.inner_steps, device, detector=detector), test, batch, progress
+        )
         seeds.append({"bundle": str(bundle.path), "hash": bundle.hash[:16], **seed_report(errors, test)})
         initial.append(errors["initial"])
     first = bundles[0].model

@@ -48,7 +48,8 @@ class Integrator:
         return self.dt * (velocity + self.lead * dv) if self.prior else torch.zeros_like(dv)
 
     def apply(self, joint_q: Tensor, joint_qd: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-        """Next ``(joint_q [..., nq], joint_qd [..., nv])`` from a prediction ``out`` [..., 2 nv]; what follows is not read."""
+        """Next ``(joint_q [..., nq], joint_qd [..., nv])`` from a prediction ``out``, of which the first
+        2 nv numbers are read."""
         nv, layout = self.layout.nv, self.layout
         dv, residual = out[..., :nv], out[..., nv : 2 * nv]
         velocity = self._local_velocity(joint_q, joint_qd)

@@ -169,7 +169,9 @@ class StateLayout:
             raise FlashNerdError(
                 f"a state layout has the fields {sorted(content)}, but exactly {sorted(known)} are needed."
             )
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in content.items()
+        }
         if values["drive"] is not None:
             values["drive"] = Drive(**{key: tuple(value) for key, value in values["drive"].items()})
         return cls(**values)

@@ -105,7 +105,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     @classmethod
     def _initialize_contacts(cls) -> None:
         """A contact buffer for sensors: one contact a link and world."""
-        model: Any = cls.backend.model
+        model: Any = cls.get_model()
         NewtonManager._contacts = Contacts(
             rigid_contact_max=max(cls._learned().sensors.capacity, 1),
             soft_contact_max=0,

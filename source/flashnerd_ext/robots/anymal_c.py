@@ -4,9 +4,9 @@ The stock task drives it with an LSTM actuator net whose weights lie on the asse
 simple DC motor that Isaac Lab ships (``isaaclab_assets`` ANYDRIVE_3_SIMPLE_ACTUATOR_CFG): 40 N m/rad, 5 N m s/rad,
 120 N m at stall, clamped at 80 N m, none left at 7.5 rad/s. With zero actions the robot settles at 0.45 m.
 
-One thing is added, here and in the task: an armature of 0.05 kg m^2, since the URDF has none. Without it a free knee has
-an inertia of 0.014 kg m^2, on which a damping of 5 N m s/rad that is held for 5 ms turns the velocity round at every
-simulation step: the joints then chatter at 100 Hz, which is of the time step's making and not of the robot's.
+One thing is added, here and in the task: an armature of 0.05 kg m^2, since the URDF has none. Without it a free knee
+has an inertia of 0.014 kg m^2, on which a damping of 5 N m s/rad that is held for 5 ms turns the velocity round at
+every simulation step: the joints then chatter at 100 Hz, which is of the time step's making and not of the robot's.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from flashnerd_ext.model.layout import StateLayout
 
-
 CONDITIONS = {
     "base_mass": "mass and inertia of the base link, as a factor less one",
     "base_com_x": "shift of the base link's centre of mass along x [m]",
@@ -27,7 +26,7 @@ class ContactDescription:
         gap: Distance at which a contact is seen before it touches [m].
         feet: Links that are meant to touch.
         friction: Range of the sliding friction coefficient in the data.
-        ke, kd: Contact stiffness [N/m] and damping [N s/m] of every shape, as the task's ``default_shape_cfg`` has them.
+        ke, kd: Contact stiffness [N/m] and damping [N s/m] of every shape, those of the task's ``default_shape_cfg``.
         self_collision: Whether links of the robot collide with each other.
     """
 

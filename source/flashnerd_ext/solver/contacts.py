@@ -18,170 +18,10 @@ import warp as wp
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.contacts import ROW_SIZE, ContactRows
+from flashnerd_ext.solver.contact_kernels import BOX, CAPSULE, CYLINDER, FAR, MESH, SPHERE, find_contacts, pack_rows
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card
-
-FAR = 1.0e6
-"""Distance of a shape that is not near anything [m]."""
-_SPHERE, _CAPSULE, _BOX, _CYLINDER, _MESH = range(5)
-
-
-@wp.func
-def nearest_to_plane(
-    kind: int, size: wp.vec3, mesh: wp.uint64, place: wp.transform, normal: wp.vec3, offset: float
-) -> wp.vec4:
-    """Deepest point of a shape with respect to a plane, half-way to it, and its signed distance."""
-    centre = wp.transform_get_translation(place)
-    turn = wp.transform_get_rotation(place)
-    point = centre
-    if kind == _SPHERE:
-        point = centre - normal * size[0]
-    elif kind == _CAPSULE:
-        arm = wp.quat_rotate(turn, wp.vec3(0.0, 0.0, size[1]))
-        point = centre + arm
-        if wp.dot(normal, arm) > 0.0:
-            point = centre - arm
-        point = point - normal * size[0]
-    elif kind == _BOX:
-        for i in range(3):
-            edge = wp.vec3(0.0, 0.0, 0.0)
-            edge[i] = size[i]
-            arm = wp.quat_rotate(turn, edge)
-            if wp.dot(normal, arm) > 0.0:
-                arm = -arm
-            point = point + arm
-    elif kind == _CYLINDER:
-        axis = wp.quat_rotate(turn, wp.vec3(0.0, 0.0, 1.0))
-        along = wp.dot(normal, axis)
-        if along > 0.0:
-            axis = -axis
-            along = -along
-        rim = axis * along - normal
-        length = wp.length(rim)
-        if length < 1.0e-6:
-            # Flat on the plane: any point of the rim is as deep.
-            rim = wp.quat_rotate(turn, wp.vec3(1.0, 0.0, 0.0)) * size[0]
-        else:
-            rim = rim * (size[0] / length)
-        point = centre + rim + axis * size[1]
-    elif kind == _MESH:
-        shape = wp.mesh_get(mesh)
-        best = float(FAR)
-        for i in range(shape.points.shape[0]):
-            corner = wp.transform_point(place, wp.cw_mul(shape.points[i], size))
-            height = wp.dot(normal, corner)
-            if height < best:
-                best = height
-                point = corner
-    depth = wp.dot(normal, point) - offset
-    half = point - normal * (0.5 * depth)
-    return wp.vec4(half[0], half[1], half[2], depth)
-
-
-@wp.kernel(enable_backward=False)
-def find_contacts(
-    shapes: wp.array2d[int],
-    kinds: wp.array[int],
-    body_q: wp.array[wp.transform],
-    shape_body: wp.array[int],
-    shape_transform: wp.array[wp.transform],
-    shape_scale: wp.array[wp.vec3],
-    shape_mesh: wp.array[wp.uint64],
-    plane_normal: wp.array[wp.vec3],
-    plane_offset: wp.array[float],
-    # outputs
-    near: wp.array2d[wp.vec4],
-    plane: wp.array2d[int],
-):
-    world, slot = wp.tid()
-    shape = shapes[world, slot]
-    place = body_q[shape_body[shape]] * shape_transform[shape]
-    best = wp.vec4(0.0, 0.0, 0.0, FAR)
-    which = int(0)
-    for i in range(plane_normal.shape[0]):
-        found = nearest_to_plane(
-            kinds[slot], shape_scale[shape], shape_mesh[shape], place, plane_normal[i], plane_offset[i]
-        )
-        if found[3] < best[3]:
-            best = found
-            which = i
-    near[world, slot] = best
-    plane[world, slot] = which
-
-
-@wp.kernel(enable_backward=False)
-def pack_rows(
-    near: wp.array2d[wp.vec4],
-    plane: wp.array2d[int],
-    shapes: wp.array2d[int],
-    links: wp.array[int],
-    base: wp.array[int],
-    body_q: wp.array[wp.transform],
-    body_qd: wp.array[wp.spatial_vector],
-    body_com: wp.array[wp.vec3],
-    shape_body: wp.array[int],
-    shape_mu: wp.array[float],
-    plane_normal: wp.array[wp.vec3],
-    plane_shape: wp.array[int],
-    gap: float,
-    # outputs
-    rows: wp.array3d[float],
-    link: wp.array2d[wp.int64],
-    used: wp.array2d[wp.bool],
-    found: wp.array[int],
-    touching: wp.array2d[float],
-):
-    world = wp.tid()
-    root = body_q[base[world]]
-    home = wp.transform_get_translation(root)
-    turn = wp.quat_inverse(wp.transform_get_rotation(root))
-    count = int(0)
-    for i in range(touching.shape[1]):
-        touching[world, i] = FAR
-    for slot in range(near.shape[1]):
-        depth = near[world, slot][3]
-        if depth <= gap:
-            count += 1
-        touching[world, links[slot]] = wp.min(touching[world, links[slot]], depth)
-    found[world] = count
-    last = float(-FAR)
-    last_slot = int(-1)
-    for k in range(rows.shape[1]):
-        # The next deepest; of equals, the first.
-        pick = int(-1)
-        depth = float(FAR)
-        for slot in range(near.shape[1]):
-            other = near[world, slot][3]
-            later = other > last or (other == last and slot > last_slot)
-            if other <= gap and later and other < depth:
-                pick = slot
-                depth = other
-        if pick < 0:
-            used[world, k] = False
-            continue
-        last = depth
-        last_slot = pick
-        at = near[world, pick]
-        point = wp.vec3(at[0], at[1], at[2])
-        shape = shapes[world, pick]
-        body = shape_body[shape]
-        which = plane[world, pick]
-        spin = body_qd[body]
-        centre = wp.transform_point(body_q[body], body_com[body])
-        speed = wp.spatial_top(spin) + wp.cross(wp.spatial_bottom(spin), point - centre)
-        local = wp.quat_rotate(turn, point - home)
-        normal = wp.quat_rotate(turn, plane_normal[which])
-        speed = wp.quat_rotate(turn, speed)
-        for j in range(3):
-            rows[world, k, j] = local[j]
-            rows[world, k, 3 + j] = normal[j]
-            rows[world, k, 7 + j] = speed[j]
-        rows[world, k, 6] = depth
-        rows[world, k, 10] = wp.max(shape_mu[shape], shape_mu[plane_shape[which]])
-        rows[world, k, 11] = 1.0
-        link[world, k] = wp.int64(links[pick])
-        used[world, k] = True
 
 
 class ContactStage:
@@ -236,8 +76,8 @@ class ContactStage:
         body_world = model.body_world.numpy()
         self._base_body(worlds, names, body_world)
         known = {
-            int(GeoType.SPHERE): _SPHERE, int(GeoType.CAPSULE): _CAPSULE, int(GeoType.BOX): _BOX,
-            int(GeoType.CYLINDER): _CYLINDER, int(GeoType.MESH): _MESH, int(GeoType.CONVEX_MESH): _MESH,
+            int(GeoType.SPHERE): SPHERE, int(GeoType.CAPSULE): CAPSULE, int(GeoType.BOX): BOX,
+            int(GeoType.CYLINDER): CYLINDER, int(GeoType.MESH): MESH, int(GeoType.CONVEX_MESH): MESH,
         }  # fmt: skip
         table: list[list[int]] = [[] for _ in range(worlds)]
         for shape in np.flatnonzero(collide & (bodies >= 0)):
@@ -268,8 +108,9 @@ class ContactStage:
         place = model.shape_transform.numpy()
         normals, offsets = [], []
         for shape in planes:
-            turn = wp.quat(*(float(x) for x in place[shape][3:]))
-            normal = np.array(wp.quat_rotate(turn, wp.vec3(0.0, 0.0, 1.0)))
+            x, y, z, w = place[shape][3:]
+            # The plane's own z axis.
+            normal = np.array([2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)])
             normals.append(normal)
             offsets.append(float(normal @ place[shape][:3]))
         self._shapes = wp.array(np.array(table, np.int32), dtype=int, device=device)
@@ -282,7 +123,9 @@ class ContactStage:
         self._which = wp.zeros((worlds, len(slots)), dtype=int, device=device)
         self.ground = int(planes[0])
         first = {self.links.index(names[bodies[s]]): i for i, s in reversed(list(enumerate(slots)))}
-        self.link_shape = np.array([[row[first[j]] if j in first else -1 for j in range(len(self.links))] for row in table])
+        self.link_shape = np.array(
+            [[row[first[j]] if j in first else -1 for j in range(len(self.links))] for row in table]
+        )
 
     def _base_body(self, worlds: int, names: list[str], body_world: np.ndarray) -> None:
         base = [i for i, name in enumerate(names) if name == self.links[0]]

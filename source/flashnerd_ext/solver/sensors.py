@@ -105,5 +105,6 @@ class SensorStage:
         fill(contacts.rigid_contact_shape1, np.full(size, self._contacts.ground, np.int32))
         fill(contacts.rigid_contact_normal, np.tile(np.array([0.0, 0.0, 1.0], np.float32), (size, 1)))
         contacts.rigid_contact_count.assign(np.array([size], np.int32))
-        contacts.force.zero_()
+        if contacts.force is not None:
+            contacts.force.zero_()
         self._written = contacts

@@ -140,9 +140,7 @@ def prepare(
         if isinstance(model, FlashNerd) and not config.init:
             fit_affine(model, frames, targets)
         train_windows.emphasise(model.frame_norm.mean.cpu(), model.frame_norm.std.cpu(), config.train.emphasis)
-    position, velocity = increment_std(
-        robot.layout, state_std(robot.layout, data.joint_q, data.joint_qd, data.valid)
-    )
+    position, velocity = increment_std(robot.layout, state_std(robot.layout, data.joint_q, data.joint_qd, data.valid))
     loss = StateLoss(
         integrator,
         torch.from_numpy(position).float().to(device),
@@ -210,7 +208,9 @@ def measure(config: TrainDynamicsConfig, robot: RobotDescription, model: Dynamic
     horizons = [horizon for horizon in HORIZONS if horizon <= data.valid.shape[1]]
     test = make_test_set(data, robot.layout, horizons, rollouts=config.rollouts, all_frames=0, seed=0)
     detector = make_detector(Path(config.data)) if model.rows_capacity else None
-    errors = roll_out(model_predictor(model, robot.dt, robot.inner_steps, detector=detector), test, batch=1024)["initial"]
+    errors = roll_out(model_predictor(model, robot.dt, robot.inner_steps, detector=detector), test, batch=1024)[
+        "initial"
+    ]
     measured = {f"E{horizon}": errors.at(horizon).mean for horizon in horizons}
     # JSON has no infinity: a model that blew up gets a figure that nobody mistakes for an error of this world.
     measured = {name: value if math.isfinite(value) else 1e9 for name, value in measured.items()}

@@ -137,7 +137,7 @@ class GaussNewton:
     def _draw(self, count: int, stream: int, part: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Frames [count, T, F], targets [count, T, O] and the factor of each frame's residuals [count, T, 1]."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + 2_000_000_000 + 10 * stream + part)
-        frames, targets = self.windows.batch(self.windows.draw(count, generator))
+        frames, targets, _ = self.windows.batch(self.windows.draw(count, generator))
         frames, targets = frames.to(self.mean.device).double(), targets.to(self.mean.device).double()
         distance = ((frames - self.mean) / self.std).square().mean(-1, keepdim=True)
         weight = (1.0 + distance).pow(-0.5 * self.power) * (FAR / distance).clamp(max=1.0).pow(3)

@@ -52,7 +52,7 @@ class StateLoss:
         if self.equal:
             assert self.out_std is not None
             return error / (self.out_std * error.shape[-1] ** 0.5)
-        dv, dx = error[..., :nv], error[..., nv:]
+        dv, dx = error[..., :nv], error[..., nv : 2 * nv]
         if self.integrator.prior:
             dx = dx + self.integrator.dt * self.integrator.lead * dv
         return torch.cat((dv / self.velocity_std, dx / self.position_std), -1) * (0.5 / nv) ** 0.5

@@ -23,10 +23,6 @@ class Engine(Protocol):
 
     name: str
     version: str
-    torque: np.ndarray
-    """Mean torque of each actuated joint over the last step [N m], shape [N, nu]; of engines that have it."""
-    force: np.ndarray
-    """Mean contact force on each link over the last step, world frame [N], shape [N, L, 3]; of engines that have it."""
 
     def step(self, joint_q: np.ndarray, joint_qd: np.ndarray, actuation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """joint_q [N, nq], joint_qd [N, nv], actuation [N, nu] -> next joint_q [N, nq], joint_qd [N, nv], float64."""

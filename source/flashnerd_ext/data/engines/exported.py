@@ -107,7 +107,11 @@ class ExportedModel:
         spec = mujoco.MjSpec.from_string(self.xml)
         for body in self.links.values() if forces else ():
             sensor = spec.add_sensor()
-            sensor.type, sensor.objtype, sensor.objname = mujoco.mjtSensor.mjSENS_CONTACT, mujoco.mjtObj.mjOBJ_BODY, body
+            sensor.type, sensor.objtype, sensor.objname = (
+                mujoco.mjtSensor.mjSENS_CONTACT,
+                mujoco.mjtObj.mjOBJ_BODY,
+                body,
+            )
             sensor.name = f"force:{body}"
             # What is measured (a bit mask of fields), how contacts are reduced (3: to the net force), how many.
             sensor.intprm[:3] = [1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE), 3, 1]
