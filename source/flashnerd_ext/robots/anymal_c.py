@@ -41,6 +41,7 @@ ANYMAL_C = RobotDescription(
         **{f"{leg}_KFE": -0.8 if leg.endswith("F") else 0.8 for leg in _LEGS},
     },
     base_height=0.6,
+    stand_height=0.5488,
     action_scale=0.5,
     links=("base", *(f"{leg}_{part}" for leg in _LEGS for part in ("HIP", "THIGH", "SHANK", "FOOT"))),
     armature=dict.fromkeys(_JOINTS, ARMATURE),

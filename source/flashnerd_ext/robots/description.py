@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.layout import StateLayout
 
 CONDITIONS = {
+    "mass:LINK": "mass and inertia of the named link, as a factor less one",
+    "com_x:LINK": "shift of the named link's centre of mass along its x axis [m]; com_y and com_z likewise",
     "base_mass": "mass and inertia of the base link, as a factor less one",
     "base_com_x": "shift of the base link's centre of mass along x [m]",
     "base_com_y": "shift of the base link's centre of mass along y [m]",
@@ -14,7 +19,41 @@ CONDITIONS = {
     "stiffness": "stiffness of all drives, as a factor less one",
     "damping": "damping of all drives, as a factor less one",
 }
-"""What may differ from world to world; each is a deviation from nominal, 0 at the nominal robot."""
+"""What may differ from world to world; each is a deviation from nominal, 0 at the nominal robot.
+
+``base`` is the root link. A task that changes another link names it: G1's stock event scales ``mass:torso_link``."""
+
+_INERTIAL = ("mass", "com_x", "com_y", "com_z")
+
+
+def inertial_condition(name: str) -> tuple[str, str] | None:
+    """What of a link a condition changes: (``mass``, ``com_x``, ``com_y`` or ``com_z``; the link, empty for the base).
+
+    ``None`` for a condition that is not of a link, such as ``stiffness``.
+    """
+    prefix, colon, link = name.partition(":")
+    if not colon and name.startswith("base_"):
+        prefix, link = name.removeprefix("base_"), ""
+    elif not link:
+        return None
+    return (prefix, link) if prefix in _INERTIAL else None
+
+
+def per_joint(joints: Iterable[str], patterns: dict[str, float]) -> dict[str, float]:
+    """Joint -> value, from regular expressions as Isaac Lab's actuator configurations have them.
+
+    Raises:
+        FlashNerdError: When a joint matches no expression, or two.
+    """
+    found: dict[str, float] = {}
+    for joint in joints:
+        fitting = [value for pattern, value in patterns.items() if re.fullmatch(pattern, joint)]
+        if len(fitting) != 1:
+            raise FlashNerdError(
+                f"joint {joint} matches {len(fitting)} of {', '.join(patterns)}, but exactly one is needed."
+            )
+        found[joint] = fitting[0]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +114,9 @@ class RobotDescription:
     default_joint_q: dict[str, float] = field(default_factory=dict)
     """Pose that the task resets to, a joint [m or rad]; 0 where it is not named."""
     base_height: float = 0.0
-    """Height of a free base in that pose [m]."""
+    """Height of a free base that the task resets to [m]."""
+    stand_height: float = 0.0
+    """Height of a free base at which the soles touch the ground in the default pose [m]; measured on the asset."""
     action_scale: float = 1.0
     """The task's action times this is added to the default pose to give the target [rad], or is the effort."""
     armature: dict[str, float] = field(default_factory=dict)

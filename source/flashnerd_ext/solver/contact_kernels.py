@@ -1,6 +1,8 @@
 # type: ignore  (Warp compiles what stands here; to a type checker its arrays and vectors are other things)
 """Warp kernels of the contact stage: every robot shape against every ground plane, then the deepest K of a robot."""
 
+# ruff: noqa: RUF046  (Warp needs int(0) to see a variable where a literal would be a constant)
+
 import warp as wp
 
 FAR = wp.constant(1.0e6)
@@ -80,7 +82,7 @@ def find_contacts(
     shape = shapes[world, slot]
     place = body_q[shape_body[shape]] * shape_transform[shape]
     best = wp.vec4(0.0, 0.0, 0.0, FAR)
-    which = 0
+    which = int(0)
     for i in range(plane_normal.shape[0]):
         found = nearest_to_plane(
             kinds[slot], shape_scale[shape], shape_mesh[shape], place, plane_normal[i], plane_offset[i]
@@ -118,7 +120,7 @@ def pack_rows(
     root = body_q[base[world]]
     home = wp.transform_get_translation(root)
     turn = wp.quat_inverse(wp.transform_get_rotation(root))
-    count = 0
+    count = int(0)
     for i in range(touching.shape[1]):
         touching[world, i] = FAR
     for slot in range(near.shape[1]):
@@ -128,10 +130,10 @@ def pack_rows(
         touching[world, links[slot]] = wp.min(touching[world, links[slot]], depth)
     found[world] = count
     last = float(-FAR)
-    last_slot = -1
+    last_slot = int(-1)
     for k in range(rows.shape[1]):
         # The next deepest; of equals, the first.
-        pick = -1
+        pick = int(-1)
         depth = float(FAR)
         for slot in range(near.shape[1]):
             other = near[world, slot][3]
