@@ -77,6 +77,11 @@ def main() -> int:
         )
     data = load_trajectories(folder, config.split, robot)
     test = make_test_set(data, robot.layout, config.horizons, config.rollouts, config.all_frames, config.seed)
+    detector = None
+    if any(bundle.model.rows_capacity for seeds in bundles.values() for bundle in seeds):
+        from flashnerd_ext.evaluation.predictors import make_detector
+
+        detector = make_detector(folder)
     report: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     shared: dict[tuple[str, ...], str] = {}
@@ -90,7 +95,7 @@ def main() -> int:
                 same.add(shared[key])
                 bar.update(len(seeds) * test.rollouts)
                 continue
-            report[name], curves[name] = evaluate_model(seeds, test, config.batch, config.device, bar.update)
+            report[name], curves[name] = evaluate_model(seeds, test, config.batch, config.device, bar.update, detector)
             shared[key] = name
     floor, floor_curve, floor_label = measure_floor(config, robot, folder, test)
     content = {
@@ -104,7 +109,9 @@ def main() -> int:
     for name in same:  # one line in the picture, not two on top of each other
         del curves[name]
     with writing():
-        write(config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves})
+        write(
+            config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves}, detector
+        )
     print(f"{config.robot}, split {config.split}: {len(test.windows['initial'].start)} rollouts from initial states")
     print(error_table(report, floor, sorted(config.horizons)))
     return 0
@@ -219,6 +226,7 @@ def write(
     floor_label: str,
     test: TestSet,
     bundles: dict[str, list[Bundle]],
+    detector: Any = None,
 ) -> None:
     """JSON, picture and clip, each whole or not at all."""
     from flashnerd_ext.evaluation.dynamics import curve_of
@@ -252,10 +260,17 @@ def write(
         )
         print(f"picture: {path}")
     if clip is not None:
-        print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'])}")
+        print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'], detector)}")
 
 
-def make_clip(config: EvaluateConfig, path: Path, test: TestSet, bundles: dict[str, list[Bundle]], dt: float) -> Path:
+def make_clip(
+    config: EvaluateConfig,
+    path: Path,
+    test: TestSet,
+    bundles: dict[str, list[Bundle]],
+    dt: float,
+    detector: Any = None,
+) -> Path:
     """Overlay of the first seed of each model on some rollouts, spread over the samplers."""
     import numpy as np
     from tqdm import tqdm
@@ -277,8 +292,9 @@ def make_clip(config: EvaluateConfig, path: Path, test: TestSet, bundles: dict[s
     predicted = {}
     for name, seeds in bundles.items():
         step = seeds[0].card.simulation
-        predict = model_predictor(seeds[0].model, step.dt, step.inner_steps, config.device)
-        predicted[name] = predict(q[0], test.joint_qd[rows, 0], u)[0]
+        predict = model_predictor(seeds[0].model, step.dt, step.inner_steps, config.device, detector=detector)
+        worlds = {name: values[rows] for name, values in test.worlds.items()}
+        predicted[name] = predict(q[0], test.joint_qd[rows, 0], u, worlds)[0]
     with tqdm(desc="clip", unit=" frames", disable=None) as bar:
         return write_clip(path, config.robot, test.layout, q, predicted, dt, progress=bar.update)
 

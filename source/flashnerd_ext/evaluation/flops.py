@@ -7,6 +7,17 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.contacts import ROW_SIZE, ContactRows
+
+
+def _rows(model: DynamicsModel, device: torch.device) -> ContactRows | None:
+    """All contact rows in use, for a model that takes them."""
+    if not model.rows_capacity:
+        return None
+    shape = (1, model.rows_capacity)
+    used = torch.ones(shape, dtype=torch.bool, device=device)
+    link = torch.zeros(shape, dtype=torch.int64, device=device)
+    return ContactRows(torch.zeros((*shape, ROW_SIZE), device=device), link, used)
 
 
 def count_flops_per_step(model: DynamicsModel) -> int:
@@ -25,7 +36,7 @@ def count_flops_per_step(model: DynamicsModel) -> int:
     # The fused attention kernels of some devices are unknown to the counter; the plain one is always counted.
     try:
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
-            model.step(frame, cache)
+            model.step(frame, cache, _rows(model, parameter.device))
     finally:
         model.train(training)
     return int(counter.get_total_flops())

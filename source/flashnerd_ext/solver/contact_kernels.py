@@ -1,7 +1,7 @@
 # type: ignore  (Warp compiles what stands here; to a type checker its arrays and vectors are other things)
 """Warp kernels of the contact stage: every robot shape against every ground plane, then the deepest K of a robot."""
 
-# ruff: noqa: RUF046  (Warp needs int(0) to see a variable where a literal would be a constant)
+# ruff: noqa: RUF046, UP018  (Warp needs int(0) to see a variable where a literal would be a constant)
 
 import warp as wp
 
