@@ -16,6 +16,7 @@ from newton.solvers import SolverMuJoCo
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.frame import frame_names
 from flashnerd_ext.physics.bundles import choose_bundle
+from flashnerd_ext.physics.drives import check_drives
 from flashnerd_ext.physics.environment import attach, calling_environment
 from flashnerd_ext.physics.facts import check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
@@ -153,6 +154,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         card, physics_dt = solver.bundle.card, cls._physics_dt()
         clock = fit_clock(card, physics_dt, NewtonManager._decimation)
         findings = check_simulation(card, cls.get_model(), physics_dt, NewtonManager._decimation)
+        check_drives(card, cls.get_model(), cls._adapter)
         for warning in findings.warnings:
             if cfg.strict:
                 raise FlashNerdError(f"{warning[:-1]} (refused because solver_cfg.strict is on).")
