@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
+
+from flashnerd_ext.errors import FlashNerdError, nearest
+from flashnerd_ext.robots.description import inertial_condition
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card
 
 logger = logging.getLogger(__name__)
-INERTIAL = ("base_mass", "base_com_x", "base_com_y", "base_com_z")
-"""Conditions that follow from the base's inertial properties."""
 
 
 class ConditionStage:
@@ -32,45 +34,75 @@ class ConditionStage:
 
     Attributes:
         clamped: Worlds whose conditions lie outside of the training data, as of the last update.
+
+    Raises:
+        FlashNerdError: When a condition names a link that the robot in the scene does not have.
     """
 
     def __init__(self, card: Card, model: Any, base: Tensor, values: Tensor) -> None:
-        self.names, self._name, self._model, self._base, self._values = (
-            card.robot.conditions, card.name, model, base, values,
-        )  # fmt: skip
+        self.names, self._name, self._model, self._values = card.robot.conditions, card.name, model, values
         self.clamped = 0
-        self._warned = False
+        self._warned: set[str] = set()
         if not self.names:
             return
         ranges = card.envelope.frame
         place = [ranges.names.index(f"condition.{name}") for name in self.names]
         self._low = torch.tensor([ranges.min[i] for i in place], device=values.device)
         self._high = torch.tensor([ranges.max[i] for i in place], device=values.device)
-        self._mass, self._com = self._read(model.body_mass).clone(), self._read(model.body_com).clone()
+        # Condition -> (what, index of its body in every world); others stay at nominal.
+        self._inertial: dict[int, tuple[str, Tensor]] = {}
+        for column, name in enumerate(self.names):
+            found = inertial_condition(name)
+            if found is not None:
+                what, link = found
+                self._inertial[column] = (what, self._bodies(link).to(base.device) if link else base)
+        self._mass, self._com = self._all(model.body_mass).clone(), self._all(model.body_com).clone()
+        self._covered = self._coverage()
 
     @property
     def covers_inertia(self) -> bool:
-        """Whether a change of the base's mass and centre of mass reaches the model."""
-        return set(INERTIAL) <= set(self.names)
+        """Whether a change of some link's mass or centre of mass reaches the model."""
+        return any(inertial_condition(name) for name in self.names)
 
-    def _read(self, array: Any) -> Tensor:
-        return wp.to_torch(array, requires_grad=False)[self._base]
+    def _bodies(self, link: str) -> Tensor:
+        """Index of that link in every world, int64 [N]."""
+        names = [label.rsplit("/", 1)[-1] for label in self._model.body_label]
+        found = [i for i, name in enumerate(names) if name == link]
+        worlds = self._model.body_world.numpy()[found]
+        wanted = len(self._values)
+        if sorted(np.maximum(worlds, 0).tolist()) != list(range(wanted)):
+            raise FlashNerdError(
+                f"the bundle '{self._name}' is conditioned on the link '{link}', which is {len(found)} times in the "
+                f"scene's {wanted} worlds: use a robot that has it ({nearest(link, set(names))})"
+            )
+        return torch.tensor(found)[torch.from_numpy(np.argsort(worlds, kind="stable"))]
+
+    def _coverage(self) -> Tensor:
+        """Which of mass and the three axes of the centre of mass the model sees, boolean [bodies, 4]."""
+        covered = torch.zeros((len(self._mass), 4), dtype=torch.bool, device=self._mass.device)
+        for what, bodies in self._inertial.values():
+            covered[bodies, 0 if what == "mass" else 1 + "xyz".index(what[-1])] = True
+        return covered
+
+    @staticmethod
+    def _all(array: Any) -> Tensor:
+        return wp.to_torch(array, requires_grad=False)
 
     def update(self) -> None:
-        """Take the base's present mass and centre of mass over."""
+        """Take present masses and centres of mass over."""
         if not self.names:
             return
-        mass, com = self._read(self._model.body_mass), self._read(self._model.body_com)
-        found = {"base_mass": mass / self._mass - 1.0}
-        found |= {f"base_com_{axis}": com[:, i] - self._com[:, i] for i, axis in enumerate("xyz")}
-        zero = torch.zeros_like(self._mass)
-        values = torch.stack([found.get(name, zero) for name in self.names], 1)
+        factor = self._all(self._model.body_mass) / self._mass - 1.0
+        shift = self._all(self._model.body_com) - self._com
+        values = torch.zeros_like(self._values)
+        for column, (what, bodies) in self._inertial.items():
+            values[:, column] = factor[bodies] if what == "mass" else shift[bodies, "xyz".index(what[-1])]
         inside = torch.clamp(values, self._low, self._high)
         beyond = ((values - inside).abs() > 1e-3).any(1)
         self.clamped = int(beyond.sum())
         self._values.copy_(inside)
-        if self.clamped and not self._warned:
-            self._warned = True
+        if self.clamped and "range" not in self._warned:
+            self._warned.add("range")
             worst = int((values - inside).abs().amax(1).argmax())
             which = int((values - inside)[worst].abs().argmax())
             logger.warning(
@@ -79,3 +111,20 @@ class ConditionStage:
                 self.clamped, self.names[which], self._name, worst, float(values[worst, which]),
                 float(self._low[which]), float(self._high[which]),
             )  # fmt: skip
+        self._mention_unseen(torch.cat((factor.abs().unsqueeze(1), shift.abs()), 1))
+
+    def _mention_unseen(self, changes: Tensor) -> None:
+        """Say once which body changed although the model is not conditioned on it; ``changes`` [bodies, 4]."""
+        unseen = torch.where(self._covered, 0.0, changes)
+        if "unseen" in self._warned or not bool((unseen > 1e-3).any()):
+            return
+        self._warned.add("unseen")
+        body, what = divmod(int(unseen.argmax()), 4)
+        logger.warning(
+            "An event changed the %s of %s, but the bundle '%s' is conditioned on %s only: the learned dynamics go on "
+            "as trained. Remove the event, or train on randomised data.",
+            "mass" if what == 0 else f"centre of mass along {'xyz'[what - 1]}",
+            self._model.body_label[body],
+            self._name,
+            ", ".join(self.names),
+        )  # fmt: skip

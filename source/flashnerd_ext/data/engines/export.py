@@ -111,21 +111,21 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
 
 
 def _target_inputs(exact: Any, dofs: list[int], robot: RobotDescription) -> tuple[int, ...]:
-    """The position actuator of each actuated dof; none where the drive is not the solver's."""
+    """The position actuator of each actuated dof, -1 where a motor outside of the solver drives it; empty without."""
     drive = robot.layout.drive
-    if drive is None or drive.kind != "pd":
+    if drive is None or not any(robot.joint_stiffness.values()):
         return ()
-    joints = [int(exact.dof_jntid[dof]) for dof in dofs]
     found: list[int] = []
-    for joint, dof in zip(joints, dofs, strict=True):
+    for name, dof in zip(robot.layout.actuated, dofs, strict=True):
+        joint = int(exact.dof_jntid[dof])
         # A position actuator pulls towards its input: its bias has a term in position.
         mine = [i for i in range(exact.nu) if exact.actuator_trnid[i, 0] == joint and exact.actuator_biasprm[i, 1] < 0]
-        if len(mine) != 1:
+        if len(mine) != (1 if robot.joint_stiffness.get(name, 0.0) else 0):
             raise FlashNerdError(
-                f"dof {dof} of robot={robot.name} has {len(mine)} position actuators in the exported model, "
-                "but one is needed: give its joint a stiffness above 0."
+                f"joint {name} of robot={robot.name} has {len(mine)} position actuators in the exported model, but "
+                "joint_stiffness gives it one or none: correct it in the robot's description."
             )
-        found.append(mine[0])
+        found.append(mine[0] if mine else -1)
     return tuple(found)
 
 

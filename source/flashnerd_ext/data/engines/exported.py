@@ -55,7 +55,8 @@ class ExportedModel:
     gap: float = 0.0
     """Distance at which a contact makes a row [m]."""
     target_inputs: tuple[int, ...] = ()
-    """MuJoCo actuator of each position target, for drives that the solver integrates (actuation ``target``)."""
+    """MuJoCo actuator of each position target (actuation ``target``), -1 for those of explicit motors; empty where all
+    are explicit."""
 
     @property
     def hash(self) -> str:
@@ -97,7 +98,8 @@ class ExportedModel:
         """The ``mujoco.MjModel`` with every field exactly as exported.
 
         Args:
-            forces: Add a sensor a link, in the order of ``links``: net contact force on it in the world frame [N].
+            forces: Add a sensor a link, in the order of ``links``: net contact force on it in the world frame [N]; then
+                one a drive that the solver integrates: its torque [N m].
         """
         from importlib import import_module
 
@@ -116,6 +118,14 @@ class ExportedModel:
             # What is measured (a bit mask of fields), how contacts are reduced (3: to the net force), how many.
             sensor.intprm[:3] = [1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE), 3, 1]
         model: Any = spec.compile()
+        driven = [dof for dof, i in zip(self.actuated_dofs, self.target_inputs, strict=False) if i >= 0]
+        for dof in driven if forces else ():
+            joint = model.joint(int(model.dof_jntid[dof])).name
+            sensor = spec.add_sensor(name=f"torque:{joint}")
+            sensor.type, sensor.objname = mujoco.mjtSensor.mjSENS_JOINTACTFRC, joint
+            sensor.objtype = mujoco.mjtObj.mjOBJ_JOINT
+        if driven and forces:
+            model = spec.compile()
         for name, value in self.fields.items():
             if name.startswith("opt."):
                 target = getattr(model.opt, name[4:])

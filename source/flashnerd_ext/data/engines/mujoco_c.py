@@ -14,6 +14,7 @@ from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.frame import drive_torque
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.robots.description import inertial_condition
 
 
 class MujocoC:
@@ -23,7 +24,7 @@ class MujocoC:
     sets hold), which shifts contacts by no more than the solver's own tolerance.
 
     Attributes:
-        torque: Mean torque of each actuated joint over the last step [N m], shape [N, nu]; for targets only.
+        torque: Mean torque of each actuated joint's drive over the last step [N m], shape [N, nu]; for targets only.
         force: Mean contact force on each link over the last step in the world frame [N], shape [N, L, 3]; for robots
             that touch something.
     """
@@ -37,7 +38,7 @@ class MujocoC:
         self.model = model
         self.version = mujoco.__version__
         self._mujoco = mujoco
-        self._mj: Any = model.compile(forces=bool(model.capacity))
+        self._mj: Any = model.compile(forces=bool(model.capacity or model.target_inputs))
         # MuJoCo would quietly reset a diverged world to its start pose; NaN stays NaN here, and is marked invalid.
         self._mj.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         mujoco.set_mju_user_warning(lambda text: None)
@@ -50,7 +51,12 @@ class MujocoC:
         self._data = [mujoco.MjData(self._mj) for _ in range(workers)]
         self._dof = np.asarray(model.dof_index)
         self._input = np.asarray(model.actuated_dofs)
-        self._target_input = np.asarray(model.target_inputs, dtype=np.int64)
+        # MuJoCo actuator of each target; -1 where an explicit motor turns it into torque, outside of the solver.
+        targets = model.target_inputs or ((-1,) * len(self._input) if model.actuation == "target" else ())
+        self._target_input = np.asarray(targets, dtype=np.int64)
+        self._implicit = np.flatnonzero(self._target_input >= 0)
+        self._explicit = np.flatnonzero(self._target_input < 0)
+        self._links = {name: self._mj.body(body).id for name, body in model.links.items()}
         self._nu = self._mj.nu
         self._spec = int(mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_QFRC_APPLIED)
         self._pool = rollout.Rollout(nthread=workers)
@@ -83,19 +89,29 @@ class MujocoC:
             self._worlds.append(self._world(values, None if friction is None else float(friction[i])))
 
     def _world(self, values: dict[str, float], friction: float | None) -> Any:
-        world, base = copy.copy(self._mj), self._base
+        world = copy.copy(self._mj)
         if friction is not None:
             world.geom_friction[:, 0] = friction
-        scale = 1.0 + values.get("base_mass", 0.0)
-        world.body_mass[base] *= scale
-        world.body_inertia[base] *= scale
-        world.body_ipos[base] += [values.get(f"base_com_{axis}", 0.0) for axis in "xyz"]
+        for name, value in values.items():
+            found = inertial_condition(name)
+            if found is None:
+                continue
+            what, link = found
+            body = self._links[link] if link else self._base
+            if what == "mass":
+                world.body_mass[body] *= 1.0 + value
+                world.body_inertia[body] *= 1.0 + value
+            else:
+                world.body_ipos[body]["xyz".index(what[-1])] += value
         # Inverse weights at the reference pose shape the contacts' softness; Newton keeps them up to date too.
         self._mujoco.mj_setConst(world, self._data[0])
-        for i in self._target_input:
-            world.actuator_gainprm[i, 0] *= 1.0 + values.get("stiffness", 0.0)
-            world.actuator_biasprm[i, 1] *= 1.0 + values.get("stiffness", 0.0)
-            world.actuator_biasprm[i, 2] *= 1.0 + values.get("damping", 0.0)
+        stiffness, damping = (1.0 + values.get(name, 0.0) for name in ("stiffness", "damping"))
+        for i in range(self._mj.nu):
+            # Position and velocity actuators share the form; a bias term in velocity is the damping's.
+            position = world.actuator_biasprm[i, 1] != 0.0
+            world.actuator_gainprm[i, 0] *= stiffness if position else damping
+            world.actuator_biasprm[i, 1] *= stiffness
+            world.actuator_biasprm[i, 2] *= damping
         return world
 
     def base_com(self, condition: np.ndarray | None) -> np.ndarray:
@@ -104,9 +120,11 @@ class MujocoC:
         if condition is None or self.layout is None:
             return com
         com = np.repeat(com, len(condition), 0)
-        for axis, name in enumerate(("base_com_x", "base_com_y", "base_com_z")):
-            if name in self.layout.conditions:
-                com[:, axis] += condition[:, self.layout.conditions.index(name)]
+        root = next((name for name, body in self._links.items() if body == self._base), "")
+        for column, name in enumerate(self.layout.conditions):
+            what, link = inertial_condition(name) or ("", "")
+            if what.startswith("com_") and link in ("", root):
+                com[:, "xyz".index(what[-1])] += condition[:, column]
         return com
 
     def step(self, joint_q: np.ndarray, joint_qd: np.ndarray, actuation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -121,24 +139,24 @@ class MujocoC:
         qpos, qvel = to_mujoco(model, joint_q, joint_qd, com)
         state = np.concatenate([np.zeros((count, 1)), qpos, qvel], 1)
         control = np.zeros((count, nu + nv))
-        explicit = model.actuation == "target" and not len(self._target_input)
-        if not explicit:
-            if model.actuation == "target":
-                control[:, self._target_input] = actuation
-            else:
-                control[:, nu + self._input] = actuation
-            state, force = self._roll(state, control, model.decimation * model.substeps)
-            self.torque = np.zeros((count, len(self._input)))
+        links = 3 * len(model.links)
+        if model.actuation == "target":
+            control[:, self._target_input[self._implicit]] = actuation[:, self._implicit]
         else:
-            total, force = np.zeros((count, len(self._input))), np.zeros((count, self._mj.nsensordata))
+            control[:, nu + self._input] = actuation
+        self.torque = np.zeros((count, len(self._input)))
+        if not len(self._explicit):
+            state, sensed = self._roll(state, control, model.decimation * model.substeps)
+        else:
+            sensed = np.zeros((count, self._mj.nsensordata))
             for _ in range(model.decimation):
                 # Isaac Lab's explicit motors see the state once a simulation step and hold their torque over it.
-                torque = self._motor(state[:, 1 : 1 + nq], state[:, 1 + nq :], actuation)
-                control[:, nu + self._input] = torque
-                total += torque
+                torque = self._motor(state[:, 1 : 1 + nq], state[:, 1 + nq :], actuation)[:, self._explicit]
+                control[:, nu + self._input[self._explicit]] = torque
+                self.torque[:, self._explicit] += torque / model.decimation
                 state, part = self._roll(state, control, model.substeps)
-                force = force + part / model.decimation
-            self.torque = total / model.decimation
+                sensed = sensed + part / model.decimation
+        force, self.torque[:, self._implicit] = sensed[:, :links], sensed[:, links:]
         # MuJoCo reports the force that the link exerts.
         self.force = -force.reshape(count, -1, 3)
         return from_mujoco(model, state[:, 1 : 1 + nq], state[:, 1 + nq :], com)
