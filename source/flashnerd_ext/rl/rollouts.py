@@ -38,34 +38,19 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
         the returns, lengths [steps] and survival (reached the time limit) of its episodes, in the order of the
         environments.
     """
-    from flashnerd_ext.rl.command import prepare_process
+    from flashnerd_ext.rl.simulation import open_simulation
 
-    prepare_process()
-    import gymnasium as gym
-    import isaaclab_tasks  # noqa: F401
-    from isaaclab.cli import load_external_tasks
-    from isaaclab_rl.rsl_rl import RslRlVecEnvWrapper
-    from isaaclab_tasks.utils import resolve_task_config
-
-    from flashnerd_ext.rl import manifest
-    from flashnerd_ext.rl.overrides import check_applied, check_overrides, check_task, check_values
-
-    load_external_tasks()
-    task = check_task(spec["task"], spec["agent"])
-    words = check_overrides(task, spec["agent"], [f"physics={spec['physics']}", *spec["overrides"]])
-    resolved: tuple[Any, Any] = resolve_task_config(task, spec["agent"], overrides=words)
-    env_cfg, agent_cfg = resolved
-    check_applied(task, spec["agent"], words, {"env": env_cfg, "agent": agent_cfg})
-    check_values(env_cfg)
-    solver = getattr(env_cfg.sim.physics, "solver_cfg", None)
-    if spec["bundle"] and solver is not None and hasattr(solver, "bundle"):
-        solver.bundle = spec["bundle"]
-    env_cfg.scene.num_envs, env_cfg.sim.device, agent_cfg.device = spec["num_envs"], spec["device"], spec["device"]
-    env_cfg.seed = spec["seeds"][0]
-    facts = manifest.physics_facts(task, env_cfg, words)
-    env = gym.make(task, cfg=env_cfg)
-    facts.update(manifest.running_bundle())
-    wrapped = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)  # type: ignore[arg-type]
+    simulation = open_simulation(
+        spec["task"],
+        spec["physics"],
+        agent=spec["agent"],
+        bundle=spec["bundle"],
+        overrides=spec["overrides"],
+        num_envs=spec["num_envs"],
+        device=spec["device"],
+        seed=spec["seeds"][0],
+    )
+    wrapped, agent_cfg, facts = simulation.env, simulation.agent_cfg, simulation.facts
     runs = []
     try:
         for path in spec["policies"]:
@@ -75,15 +60,14 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
                     episodes = run_episodes(wrapped, policy, seed, mode == "sampled", spec["episodes"])
                     runs.append({"policy": path, "seed": seed, "mode": mode, **episodes})
                     print(PROGRESS, path, seed, mode, flush=True)
-        unwrapped: Any = env.unwrapped
         return {
             "facts": facts,
-            "dt": float(unwrapped.step_dt),
-            "max_steps": int(unwrapped.max_episode_length),
+            "dt": float(simulation.unwrapped.step_dt),
+            "max_steps": simulation.max_steps,
             "runs": runs,
         }
     finally:
-        env.close()
+        simulation.close()
 
 
 def load_policy(env: Any, agent_cfg: Any, path: Path) -> Any:
