@@ -2,6 +2,7 @@
 
     python scripts/benchmark.py what=model robot=cartpole batch=[16,1024,16384] json=out/model.json
     python scripts/benchmark.py what=env task=Isaac-Cartpole num_envs=[64,1024] json=out/env.json
+    python scripts/benchmark.py what=stages task=FlashNeRD-Velocity-Flat-AnymalC num_envs=[256] json=out/stages.json
 
 Everything that is compared runs in turns, so that a busy machine is equally unkind to all of it.
 """
@@ -25,7 +26,7 @@ def _help(default: Any, text: str) -> Any:
 class BenchmarkConfig:
     """Options of the command."""
 
-    what: str = _help("model", "model (networks alone) or env (whole environments)")
+    what: str = _help("model", "model (networks alone), env (whole environments) or stages (of learned physics)")
     json: str = _help("", "file for the figures")
     rounds: int = _help(5, "turns that each gets; figures are medians over them")
     seconds: float = _help(0.5, "length of a turn [s]; at least one call or two environment steps")
@@ -58,7 +59,7 @@ class BenchmarkConfig:
 def main() -> int:
     config = parse(BenchmarkConfig, doc=__doc__)
     check(config)
-    content = bench_model(config) if config.what == "model" else bench_env(config)
+    content = {"model": bench_model, "env": bench_env, "stages": bench_stages}[config.what](config)
     if config.json:
         from flashnerd_ext.evaluation.outputs import writing
         from flashnerd_ext.files import write_json
@@ -73,8 +74,8 @@ def check(config: BenchmarkConfig) -> None:
     from flashnerd_ext.evaluation.outputs import check_output
 
     check_output("json", config.json)
-    if config.what not in ("model", "env"):
-        raise FlashNerdError(f"what is '{config.what}', but model or env is needed: type what=model.")
+    if config.what not in ("model", "env", "stages"):
+        raise FlashNerdError(f"what is '{config.what}', but model, env or stages is needed: type what=model.")
     if config.rounds < 1:
         raise FlashNerdError(f"rounds is {config.rounds}, but at least 1 is needed: type rounds=5.")
     if not 0 <= config.seconds < 1e4:
@@ -227,6 +228,40 @@ def bench_env(config: BenchmarkConfig) -> dict[str, Any]:
             f"{value['physics']:.2f} x in physics alone"
         )
     return content
+
+
+def bench_stages(config: BenchmarkConfig) -> dict[str, Any]:
+    """Time of each stage of a learned step, in the running environment."""
+    from pathlib import Path
+
+    from tqdm import tqdm
+
+    from flashnerd_ext.evaluation import env_throughput, stages
+    from flashnerd_ext.runtime import machine_facts, set_threads
+
+    set_threads(config.threads or None)
+    before = machine_facts()
+    parts: dict[int, dict[str, float]] = {}
+    with tqdm(total=len(config.num_envs), unit=" sizes", disable=None) as bar:
+        for count in config.num_envs:
+            command = env_throughput.worker_command(
+                config.task, "flashnerd", count, config.device, config.seed, config.bundle
+            )
+            worker = env_throughput.Worker(command, "flashnerd")
+            try:
+                worker.ready()
+                first = worker.steps(3, 1)  # compiles, and says how long a step is
+                turn = max(2, round(config.seconds * first["steps"] / max(first["wall"], 1e-9)))
+                runs = [worker.steps(turn, 2 + i, stages=True) for i in range(config.rounds)]
+            finally:
+                worker.close()
+            parts[count] = env_throughput.medians([stages.breakdown(run) for run in runs])
+            bar.update()
+    print(stages.table(parts))
+    if config.json:
+        title = f"{config.task}: where a control step under learned physics goes"
+        print(f"picture: {stages.plot(Path(config.json).with_suffix('.png'), parts, title)}")
+    return {"stages": {str(count): part for count, part in parts.items()}, "task": config.task, **provenance(before)}
 
 
 def provenance(before: dict[str, Any]) -> dict[str, Any]:

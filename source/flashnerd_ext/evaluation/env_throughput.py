@@ -50,11 +50,13 @@ class Worker:
         """Facts of the environment, once it stands."""
         return self._receive(START_LIMIT_S)["ready"]
 
-    def steps(self, count: int, seed: int, split: bool = True) -> dict[str, Any]:
+    def steps(self, count: int, seed: int, split: bool = True, stages: bool = False) -> dict[str, Any]:
         """Take ``count`` environment steps; see ``env_worker.run_steps``."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"count": count, "seed": seed, "split": split}) + "\n")
+            self._process.stdin.write(
+                json.dumps({"count": count, "seed": seed, "split": split, "stages": stages}) + "\n"
+            )
         except BrokenPipeError:
             raise self._failed("ended early") from None
         return self._receive(STEP_LIMIT_S)
@@ -219,3 +221,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     ]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines)
+
+
+def medians(runs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Median of each entry over runs that have the same ones."""
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 
@@ -45,7 +46,7 @@ def main() -> int:
     return 0
 
 
-def run_steps(env: Any, count: int, seed: int, split: bool = True) -> dict[str, Any]:
+def run_steps(env: Any, count: int, seed: int, split: bool = True, stages: bool = False) -> dict[str, Any]:
     """Take ``count`` environment steps with uniform random actions in [-1, 1].
 
     Args:
@@ -53,9 +54,10 @@ def run_steps(env: Any, count: int, seed: int, split: bool = True) -> dict[str, 
         count: Environment steps.
         seed: Of the actions; equal seeds give equal actions whatever the backend.
         split: Time the physics manager as well; on a GPU that waits for the device at each of its calls.
+        stages: Time the stages of the learned solver too (:mod:`flashnerd_ext.evaluation.stages`).
 
     Returns:
-        ``wall`` and ``physics`` [s], ``steps``, and ``resets``: episodes that ended.
+        ``wall`` and ``physics`` [s], ``steps``, ``resets``: episodes that ended, and ``stages`` [s] where asked for.
     """
     import torch
 
@@ -71,7 +73,7 @@ def run_steps(env: Any, count: int, seed: int, split: bool = True) -> dict[str, 
     if split:
         manager.step = clock
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), _stage_clock(base, stages) as clocks:
             _wait(base.device)
             start = time.perf_counter()
             for action in actions:
@@ -84,7 +86,27 @@ def run_steps(env: Any, count: int, seed: int, split: bool = True) -> dict[str, 
             manager.step = own
         elif split:
             del manager.step
-    return {"wall": wall, "physics": clock.total, "calls": clock.calls, "steps": count, "resets": int(resets)}
+    return {
+        "wall": wall,
+        "physics": clock.total,
+        "calls": clock.calls,
+        "steps": count,
+        "resets": int(resets),
+        "stages": clocks.seconds if clocks is not None else {},
+    }
+
+
+def _stage_clock(base: Any, wanted: bool) -> AbstractContextManager[Any]:
+    if not wanted:
+        return nullcontext()
+    from flashnerd_ext.errors import FlashNerdError
+    from flashnerd_ext.evaluation.stages import StageClock
+    from flashnerd_ext.physics.environment import running_solver
+
+    solver = running_solver()
+    if solver is None:
+        raise FlashNerdError("stages are those of learned physics, which does not run here: type physics=[flashnerd].")
+    return StageClock(solver, lambda: _wait(base.device)).active()
 
 
 class _PhysicsClock:

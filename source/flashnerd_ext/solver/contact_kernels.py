@@ -65,8 +65,11 @@ def nearest_to_plane(
 
 @wp.kernel(enable_backward=False)
 def find_contacts(
+    dirty: wp.array[wp.bool],
+    gap: float,
     shapes: wp.array2d[int],
     kinds: wp.array[int],
+    reach: wp.array[float],
     body_q: wp.array[wp.transform],
     shape_body: wp.array[int],
     shape_transform: wp.array[wp.transform],
@@ -79,23 +82,29 @@ def find_contacts(
     plane: wp.array2d[int],
 ):
     world, slot = wp.tid()
+    if not dirty[world]:
+        return
     shape = shapes[world, slot]
     place = body_q[shape_body[shape]] * shape_transform[shape]
     best = wp.vec4(0.0, 0.0, 0.0, FAR)
     which = int(0)
+    centre = wp.transform_get_translation(place)
     for i in range(plane_normal.shape[0]):
-        found = nearest_to_plane(
-            kinds[slot], shape_scale[shape], shape_mesh[shape], place, plane_normal[i], plane_offset[i]
-        )
-        if found[3] < best[3]:
-            best = found
-            which = i
+        # Most shapes are far above the ground; the ball around them says so at once.
+        if wp.dot(plane_normal[i], centre) - plane_offset[i] <= reach[slot] + gap:
+            found = nearest_to_plane(
+                kinds[slot], shape_scale[shape], shape_mesh[shape], place, plane_normal[i], plane_offset[i]
+            )
+            if found[3] < best[3]:
+                best = found
+                which = i
     near[world, slot] = best
     plane[world, slot] = which
 
 
 @wp.kernel(enable_backward=False)
 def pack_rows(
+    dirty: wp.array[wp.bool],
     near: wp.array2d[wp.vec4],
     plane: wp.array2d[int],
     shapes: wp.array2d[int],
@@ -117,6 +126,8 @@ def pack_rows(
     touching: wp.array2d[float],
 ):
     world = wp.tid()
+    if not dirty[world]:
+        return
     root = body_q[base[world]]
     home = wp.transform_get_translation(root)
     turn = wp.quat_inverse(wp.transform_get_rotation(root))

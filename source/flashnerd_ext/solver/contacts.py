@@ -61,6 +61,8 @@ class ContactStage:
         link = torch.zeros((worlds, self.capacity), dtype=torch.int64, device=device)
         used = torch.zeros((worlds, self.capacity), dtype=torch.bool, device=device)
         self._rows = ContactRows(rows, link, used)
+        self._dirty = torch.ones(worlds, dtype=torch.bool, device=device)
+        self._dirty_out = wp.from_torch(self._dirty)
         # Warp's views of the same memory.
         self._out = [wp.from_torch(x) for x in (rows, link, used, self.found, self.touching)]
 
@@ -115,6 +117,7 @@ class ContactStage:
             offsets.append(float(normal @ place[shape][:3]))
         self._shapes = wp.array(np.array(table, np.int32), dtype=int, device=device)
         self._kinds = wp.array([known[int(kinds[s])] for s in slots], dtype=int, device=device)
+        self._reach = wp.array([self._radius(int(s), known[int(kinds[s])]) for s in slots], dtype=float, device=device)
         self._links = wp.array([self.links.index(names[bodies[s]]) for s in slots], dtype=int, device=device)
         self._normal = wp.array(np.array(normals, np.float32), dtype=wp.vec3, device=device)
         self._offset = wp.array(np.array(offsets, np.float32), dtype=float, device=device)
@@ -126,6 +129,20 @@ class ContactStage:
         self.link_shape = np.array(
             [[row[first[j]] if j in first else -1 for j in range(len(self.links))] for row in table]
         )
+
+    def _radius(self, shape: int, kind: int) -> float:
+        """Radius of a ball around the shape's origin that holds it [m]."""
+        size = self._model.shape_scale.numpy()[shape].astype(np.float64)
+        if kind == int(SPHERE):
+            return float(size[0])
+        if kind == int(CAPSULE):
+            return float(size[0] + size[1])
+        if kind == int(CYLINDER):
+            return float(np.hypot(size[0], size[1]))
+        if kind == int(BOX):
+            return float(np.linalg.norm(size))
+        vertices = np.asarray(self._model.shape_source[shape].vertices, np.float64) * size
+        return float(np.linalg.norm(vertices, axis=1).max())
 
     def _base_body(self, worlds: int, names: list[str], body_world: np.ndarray) -> None:
         base = [i for i, name in enumerate(names) if name == self.links[0]]
@@ -139,22 +156,27 @@ class ContactStage:
         self.base = np.array(order)
         self._base = wp.array(np.array(order, np.int32), dtype=int, device=self._model.device)
 
-    def rows(self, state: Any, count: bool = True) -> ContactRows | None:
+    def rows(self, state: Any, dirty: torch.Tensor | None = None, count: bool = True) -> ContactRows | None:
         """Rows of the present state, ``None`` where the model takes none; the buffers are the same each time.
 
         Args:
             state: Newton state whose body_q and body_qd belong to its joint coordinates.
+            dirty: Worlds to look at, boolean [N]; the others keep their rows. ``None`` is all of them.
             count: Whether dropped rows are counted.
         """
         if not self.capacity:
             return None
         model, shape = self._model, self._shapes.shape
+        if dirty is None:
+            self._dirty.fill_(True)
+        else:
+            self._dirty.copy_(dirty)
         wp.launch(
             find_contacts,
             dim=shape,
             inputs=[
-                self._shapes, self._kinds, state.body_q, model.shape_body, model.shape_transform, model.shape_scale,
-                model.shape_source_ptr, self._normal, self._offset,
+                self._dirty_out, self.gap, self._shapes, self._kinds, self._reach, state.body_q, model.shape_body,
+                model.shape_transform, model.shape_scale, model.shape_source_ptr, self._normal, self._offset,
             ],
             outputs=[self._near, self._which],
             device=model.device,
@@ -163,7 +185,7 @@ class ContactStage:
             pack_rows,
             dim=shape[0],
             inputs=[
-                self._near, self._which, self._shapes, self._links, self._base, state.body_q, state.body_qd,
+                self._dirty_out, self._near, self._which, self._shapes, self._links, self._base, state.body_q, state.body_qd,
                 model.body_com, model.shape_body, model.shape_material_mu, self._normal, self._plane_shape, self.gap,
             ],
             outputs=self._out,

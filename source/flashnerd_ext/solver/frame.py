@@ -49,6 +49,7 @@ class FrameStage:
         state: Last state that is known to be good, joint_q then joint_qd, float32 [N, nq + nv].
         actuation: Shape [N, nu].
         good: Worlds whose state in the simulation is finite, boolean [N].
+        changed: Worlds in which the simulation's state is not, to the last bit, what the solver wrote, boolean [N].
     """
 
     def __init__(self, state_map: StateMap, targets: bool, device: torch.device | str) -> None:
@@ -59,6 +60,7 @@ class FrameStage:
         self.joint_q, self.joint_qd = self.state[:, : self.nq], self.state[:, self.nq :]
         self.actuation = torch.zeros((n, len(state_map.u)), device=device)
         self.good = torch.ones(n, dtype=torch.bool, device=device)
+        self.changed = torch.ones(n, dtype=torch.bool, device=device)
         self._incoming = torch.zeros_like(self.state)
         self._views: dict[tuple[int, int], Views] = {}
 
@@ -103,6 +105,7 @@ class FrameStage:
             incoming[:, : self.nq].copy_(views.joint_q.index_select(1, self.map.q))
             incoming[:, self.nq :].copy_(views.joint_qd.index_select(1, self.map.v))
         torch.all(torch.isfinite(incoming), 1, out=self.good)
+        torch.any(incoming != self.state, 1, out=self.changed)
         distance = (incoming[:, : self.nq] - self.joint_q).abs_()
         moved.logical_or_((distance > MOVED).any(1))
         torch.where(self.good[:, None], incoming, self.state, out=self.state)

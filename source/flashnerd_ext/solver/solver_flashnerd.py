@@ -69,6 +69,7 @@ class SolverFlashNerd(SolverMuJoCo):
                 f"the stepper has {stepper.num_worlds} worlds, but the simulation {model.world_count}: make it so."
             )
         self.clock: ModelClock | None = None
+        self._look_again = True
         self.dump: GuardDump | None = None
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
@@ -95,9 +96,11 @@ class SolverFlashNerd(SolverMuJoCo):
             )
         frame, stream, guard = self.frame, self.stream, self.guard
         with torch.inference_mode(), self._on_warp_stream():
-            rows = self.contact_stage.rows(state_in)
-            self.sensors.start()
             frame.read(state_in, control, stream.forget)
+            # Rows of the others are those that the last step ended with.
+            rows = self.contact_stage.rows(state_in, None if self._look_again else frame.changed)
+            self._look_again = not self.sensors.capacity
+            self.sensors.start()
             guard.record(frame.state, frame.actuation)
             before = frame.joint_q.clone() if self.sensors.capacity else frame.joint_q
             joint_q, joint_qd = stream.advance(frame.joint_q, frame.joint_qd, frame.actuation, rows)
@@ -138,6 +141,7 @@ class SolverFlashNerd(SolverMuJoCo):
         super().notify_model_changed(flags)
         # The parent calls this while it is being built, when there is nothing to update yet.
         conditions: ConditionStage | None = getattr(self, "conditions", None)
+        self._look_again = True  # friction may be another
         if conditions is not None and int(flags) & int(ModelFlags.BODY_INERTIAL_PROPERTIES):
             conditions.update()
 
