@@ -46,7 +46,7 @@ class EvaluateConfig:
     horizons: list[int] = field(default_factory=lambda: [1, 15, 100, 200], metadata={"help": "horizons [model steps]"})
     rollouts: int = _help(512, "rollouts from initial states, at most")
     all_frames: int = _help(512, "rollouts from frames anywhere in a trajectory, at most; 0 for none")
-    noise: str = _help("rounding", "reference noise beside the table: rounding, mujoco_warp or none")
+    noise: str = _help("rounding", "beside the table: rounding, mujoco_warp, model (the simulator disturbed like the first model errs) or none")
     batch: int = _help(256, "rollouts stepped together")
     panels: int = _help(4, "rollouts in the clip")
     device: str = _help("cpu", "device of the models")
@@ -98,12 +98,14 @@ def main() -> int:
             report[name], curves[name] = evaluate_model(seeds, test, config.batch, config.device, bar.update, detector)
             shared[key] = name
     floor, floor_curve, floor_label = measure_floor(config, robot, folder, test)
+    chaos = measure_chaos(config, robot, folder, data, test, next(iter(bundles.values()))[0])
     content = {
         "robot": config.robot,
         "dt": robot.dt,
         "test_set": test.facts,
         "models": report,
         "reference_noise": floor,
+        "disturbed_simulator": chaos,
         **provenance(),
     }
     for name in same:  # one line in the picture, not two on top of each other
@@ -136,8 +138,8 @@ def check(config: EvaluateConfig) -> None:
         raise FlashNerdError(
             f"models is {config.models}, but a list of different names is needed: type models=[flashnerd]."
         )
-    if config.noise not in ("rounding", "mujoco_warp", "none"):
-        raise FlashNerdError(f"noise is '{config.noise}', but rounding, mujoco_warp or none is needed.")
+    if config.noise not in ("rounding", "mujoco_warp", "model", "none"):
+        raise FlashNerdError(f"noise is '{config.noise}', but rounding, mujoco_warp, model or none is needed.")
     if not isinstance(config.bundles, dict | None):
         raise FlashNerdError(f"bundles is {config.bundles!r}, but bundles={{NAME:PATH}} is needed.")
     for name in config.bundles or {}:
@@ -193,7 +195,7 @@ def shared_report(seeds: list[Bundle], other: dict[str, Any], name: str) -> dict
 
 def measure_floor(config: EvaluateConfig, robot: Any, folder: Path, test: TestSet) -> tuple[Any, Any, str]:
     """Reference noise on the same rollouts; without the simulator it is left out with one sentence."""
-    if config.noise == "none":
+    if config.noise in ("none", "model"):
         return None, None, ""
     from flashnerd_ext.evaluation.dynamics import roll_out, seed_report
     from flashnerd_ext.evaluation.predictors import reference_noise
@@ -205,6 +207,32 @@ def measure_floor(config: EvaluateConfig, robot: Any, folder: Path, test: TestSe
         return None, None, ""
     errors = roll_out(predictor, test, config.batch)
     return {"what": label, **seed_report(errors, test)}, errors["initial"].curve()[0], label
+
+
+def measure_chaos(
+    config: EvaluateConfig, robot: Any, folder: Path, data: Any, test: TestSet, bundle: Bundle
+) -> dict[str, Any]:
+    """With noise=model: the simulator against itself, disturbed at every step like the first model errs, and less."""
+    if config.noise != "model":
+        return {}
+    from flashnerd_ext.data.engines import build_engine, load_or_export
+    from flashnerd_ext.evaluation.chaos import FACTORS, disturbed_predictor, one_step_error
+    from flashnerd_ext.evaluation.dynamics import error_table, roll_out, seed_report
+
+    engine = build_engine("mujoco_c", load_or_export(robot, folder))
+    step = bundle.card.simulation
+    spread = one_step_error(bundle.model, step.dt, step.inner_steps, data)
+    found = {}
+    for factor in FACTORS:
+        predictor = disturbed_predictor(engine, robot.layout, factor * spread, config.seed)
+        found[f"x{factor:g}"] = seed_report(roll_out(predictor, test, config.batch), test)
+    rows = {
+        f"simulator, {name}": {**report, "params": 0, "flops_per_step": 0, "seeds": [0]}
+        for name, report in found.items()
+    }
+    print("the simulator against itself, disturbed at every step like the first model errs:")
+    print(error_table(rows, None, sorted(config.horizons)))
+    return found
 
 
 def provenance() -> dict[str, Any]:
