@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.training.mixture import check_shares
 
 
 def option(default: Any, text: str) -> Any:
@@ -45,6 +46,10 @@ class TrainDynamicsConfig:
     robot: str = option("cartpole", "robot of the registry")
     model: str = option("flashnerd", "flashnerd | nerd | nerd_optimized")
     data: str = option("data/cartpole", "folder that scripts/dataset.py made")
+    more: dict[str, float] = field(
+        default_factory=dict,
+        metadata={"help": "further data set -> its share of the windows, as more='{data/recorded: 0.3}'"},
+    )
     out: str = option("", "bundle folder to write; default runs/dynamics/ROBOT-MODEL-sSEED")
     init: str = option("", "bundle to start from (name or folder) instead of fresh weights: fine-tuning")
     seed: int = option(0, "seed of weights and batches")
@@ -63,6 +68,7 @@ class TrainDynamicsConfig:
             FlashNerdError: Names the option, its value and what is needed.
         """
         train = self.train
+        check_shares(self.more, self.data)
         if train.recipe not in ("flashnerd", "nerd"):
             raise FlashNerdError(f"train.recipe is '{train.recipe}', but flashnerd or nerd is needed.")
         if train.optimiser not in ("", "soap", "muon", "adamw"):

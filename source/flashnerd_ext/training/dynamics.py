@@ -26,12 +26,13 @@ from flashnerd_ext.training.checkpoint import NAME
 from flashnerd_ext.training.config import TrainDynamicsConfig
 from flashnerd_ext.training.distributed import Ranks, choose_device, ranks
 from flashnerd_ext.training.loss import StateLoss
+from flashnerd_ext.training.mixture import Sources, load_mixed
 from flashnerd_ext.training.statistics import fit_affine, fit_normalisation
 from flashnerd_ext.training.trainer import Run, train
 from flashnerd_ext.training.windows import Windows, make_windows
 
 if TYPE_CHECKING:
-    from flashnerd_ext.bundle.card import PhysicalCard
+    from flashnerd_ext.bundle.card import DataCard, PhysicalCard
     from flashnerd_ext.data.dataset import Trajectories
 
 STATISTICS_ROWS = 500_000
@@ -46,8 +47,6 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
     Raises:
         FlashNerdError: For options, data or a checkpoint that do not fit.
     """
-    from flashnerd_ext.data.dataset import load_trajectories
-
     config.check()
     robot = get_robot(config.robot)
     with ranks(config.device) as place:
@@ -59,8 +58,8 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         refuse_overwrite(folder, config)
         model = build_model(config.model, robot.layout, contact_options(config, robot)).to(device)
         lineage = start_from(config, model)
-        data = load_trajectories(config.data, "train", robot)
-        run = prepare(config, robot, model, data, load_trajectories(config.data, "val", robot), folder, place, device)
+        data, val, sources = load_mixed(config.data, config.more, robot)
+        run = prepare(config, robot, model, data, val, folder, place, device, sources)
         say(
             place,
             f"{config.model}: {model.parameter_count():,} parameters, {len(run.train.starts):,} windows, {device}",
@@ -68,7 +67,7 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         train(run)
         if place.main:
-            finish(run, robot, data, out, lineage)
+            finish(run, robot, data, out, lineage, sources)
     return out
 
 
@@ -117,8 +116,9 @@ def prepare(
     folder: Path,
     place: Ranks,
     device: torch.device,
+    sources: Sources | None = None,
 ) -> Run:
-    """Windows, statistics, the affine start and the loss."""
+    """Windows, statistics, the affine start and the loss; ``sources`` says which data set each trajectory is of."""
     integrator = Integrator(robot.layout, robot.dt, robot.inner_steps, model.kinematic_prior)
     length = config.train.window
     sensed = Sensed(robot.layout, len(robot.links)) if model.sensed else None
@@ -131,6 +131,12 @@ def prepare(
 
     train_windows = windows(data, max(length, config.train.multistep))
     train_windows.length = length
+    val_windows = windows(val, length)
+    base = slice(None)
+    if sources is not None:
+        train_windows.mix(torch.from_numpy(sources.train), sources.shares)
+        val_windows.mix(torch.from_numpy(sources.val), sources.shares)
+        base = slice(0, int((sources.train == 0).sum()))
     rows = torch.nonzero(torch.from_numpy(data.valid).flatten()).squeeze(1)
     chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(config.seed))[:STATISTICS_ROWS]]
     frames, targets = train_windows.frames[chosen].to(device), train_windows.targets[chosen].to(device)
@@ -140,7 +146,9 @@ def prepare(
         if isinstance(model, FlashNerd) and not config.init:
             fit_affine(model, frames, targets)
         train_windows.emphasise(model.frame_norm.mean.cpu(), model.frame_norm.std.cpu(), config.train.emphasis)
-    position, velocity = increment_std(robot.layout, state_std(robot.layout, data.joint_q, data.joint_qd, data.valid))
+    # The metric's unit is that of the base data, so that errors before and after a mix compare.
+    spread = state_std(robot.layout, data.joint_q[base], data.joint_qd[base], data.valid[base])
+    position, velocity = increment_std(robot.layout, spread)
     loss = StateLoss(
         integrator,
         torch.from_numpy(position).float().to(device),
@@ -149,12 +157,19 @@ def prepare(
         out_std=model.out_norm.std.float().to(device),
         sensed_weight=config.train.sensed_weight,
     )
-    return Run(config, model, loss, train_windows, windows(val, length), folder, place, device)
+    return Run(config, model, loss, train_windows, val_windows, folder, place, device)
 
 
-def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path, lineage: Sequence[str] = ()) -> None:
+def finish(
+    run: Run,
+    robot: RobotDescription,
+    data: Trajectories,
+    out: Path,
+    lineage: Sequence[str] = (),
+    sources: Sources | None = None,
+) -> None:
     """Measure on test data, save the bundle and the history, say where they are."""
-    from flashnerd_ext.bundle.make import data_card, envelope, make_card
+    from flashnerd_ext.bundle.make import envelope, make_card
     from flashnerd_ext.bundle.store import save_bundle
 
     config = run.config
@@ -178,7 +193,7 @@ def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path, lin
         asset_key=str(data.meta.get("asset_key", f"{robot.name}@unknown")),
         physical=physical_of(robot),
         seed=config.seed,
-        data=[data_card(config.data, [int(data.meta.get("seed", 0))], len(valid), int(valid.sum()))],
+        data=data_cards(config, data, sources),
         measured=measured,
         lineage=lineage,
     )
@@ -186,6 +201,19 @@ def finish(run: Run, robot: RobotDescription, data: Trajectories, out: Path, lin
     write_json(run.folder / "history.json", {"history": run.history, "machine": machine_facts(), "measured": measured})
     shown = "  ".join(f"{name} {value:.3g}" for name, value in measured.items())
     print(f"{shown}\nbundle {out} ({bundle.hash[:12]}), log and checkpoint {run.folder}")
+
+
+def data_cards(config: TrainDynamicsConfig, data: Trajectories, sources: Sources | None) -> list[DataCard]:
+    """A record of each data set that was trained on."""
+    from flashnerd_ext.bundle.make import data_card
+
+    if sources is None:
+        return [data_card(config.data, [int(data.meta.get("seed", 0))], len(data.valid), int(data.valid.sum()))]
+    cards = []
+    for number, (folder, seed) in enumerate(zip(sources.folders, sources.seeds, strict=True)):
+        mine = data.valid[sources.train == number]
+        cards.append(data_card(folder, [seed], len(mine), int(mine.sum())))
+    return cards
 
 
 def conditions_of(data: Trajectories) -> np.ndarray:

@@ -51,6 +51,8 @@ class Run:
     seconds: float = 0.0
     """Training time so far, over all resumptions [s]."""
     best: float = math.inf
+    val_parts: list[float] = field(default_factory=list)
+    """The last validation's error on each data set."""
     best_state: dict[str, Tensor] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
     first_loss: float = math.nan
@@ -185,6 +187,8 @@ def loop(run: Run, step: Any) -> None:
             bad = check_divergence(run, loss, bad)
             error = validate(run)
             row = {"update": run.update, "seconds": run.seconds, "loss": loss, "nrmse": loss**0.5, "val_nrmse": error}
+            if len(run.val_parts) > 1:
+                row |= {f"val_nrmse_{number}": part for number, part in enumerate(run.val_parts)}
             run.history.append(row)
             bar.set_postfix_str(f"train {loss**0.5:.2e} val {error:.2e} best {run.best:.2e}", refresh=False)
             if writer is not None:
@@ -217,19 +221,29 @@ def check_divergence(run: Run, loss: float, bad: int) -> int:
 
 @torch.no_grad()
 def validate(run: Run) -> float:
-    """One-step NRMSE on held-out windows; the best weights are kept. The same windows every time."""
-    squares, count = 0.0, 0
-    stride = max(1, len(run.val.starts) // VALIDATION_WINDOWS)
-    for starts in run.val.starts[::stride][:VALIDATION_WINDOWS].split(1024):
-        frames, targets, rows = run.val.batch(starts, run.device)
-        error = run.loss.nrmse(run.model.sequence(frames, rows), targets)
-        squares += float(error) ** 2 * len(starts)
-        count += len(starts)
-    error = (squares / count) ** 0.5
+    """One-step NRMSE on held-out windows; the best weights are kept. The same windows every time.
+
+    With several data sets their squared errors count by their shares.
+    """
+    run.val_parts = [one_step_error(run, starts) for _, starts in run.val.parts()]
+    squares = [share * part**2 for (share, _), part in zip(run.val.parts(), run.val_parts, strict=True)]
+    error = sum(squares) ** 0.5
     if error < run.best or not run.best_state:
         run.best = error
         run.best_state = {name: value.detach().cpu().clone() for name, value in run.model.state_dict().items()}
     return error
+
+
+def one_step_error(run: Run, windows: Tensor) -> float:
+    """One-step NRMSE on held-out windows [W], of which at most so many are taken, evenly spread."""
+    squares, count = 0.0, 0
+    stride = max(1, len(windows) // VALIDATION_WINDOWS)
+    for starts in windows[::stride][:VALIDATION_WINDOWS].split(1024):
+        frames, targets, rows = run.val.batch(starts, run.device)
+        error = run.loss.nrmse(run.model.sequence(frames, rows), targets)
+        squares += float(error) ** 2 * len(starts)
+        count += len(starts)
+    return (squares / count) ** 0.5
 
 
 def refit(run: Run) -> None:

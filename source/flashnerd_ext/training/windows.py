@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,6 +56,44 @@ class Windows:
     """Contact rows of all frames, features float32 [n T, K, 12]; ``None`` for a robot that touches nothing."""
     cumulative: Tensor | None = None
     """Cumulative chance of each window, float64 [W]; ``None`` draws uniformly."""
+    source: Tensor | None = None
+    """Data set of each window, int64 [W]; ``None`` for one data set."""
+    shares: tuple[float, ...] = (1.0,)
+    """Share of each data set in the draws."""
+
+    def mix(self, source: Tensor, shares: Sequence[float]) -> None:
+        """Draw from several data sets with given shares, whatever their sizes.
+
+        Args:
+            source: Data set of each trajectory, int64 [n].
+            shares: Share of each data set.
+
+        Raises:
+            FlashNerdError: Where a data set has no window.
+        """
+        self.source, self.shares = source[self.starts // self.per_trajectory], tuple(shares)
+        found = torch.bincount(self.source, minlength=len(shares))
+        if not bool(found.all()):
+            raise FlashNerdError(
+                f"data set {int(found.argmin())} of data= and more= has no window of {self.length} valid steps: record "
+                "longer trajectories, or type a smaller train.window=."
+            )
+        self._chances(None)
+
+    def _chances(self, weight: Tensor | None) -> None:
+        """Chances in proportion to ``weight`` [W] within each data set; ``None`` is uniform."""
+        if self.source is not None:
+            weight = torch.ones(len(self.starts), dtype=torch.float64) if weight is None else weight.clone()
+            for number, share in enumerate(self.shares):
+                mine = self.source == number
+                weight[mine] *= share / weight[mine].sum()
+        self.cumulative = None if weight is None else torch.cumsum(weight, 0)
+
+    def parts(self) -> list[tuple[float, Tensor]]:
+        """Share and window starts of each data set."""
+        if self.source is None:
+            return [(1.0, self.starts)]
+        return [(share, self.starts[self.source == number]) for number, share in enumerate(self.shares)]
 
     def emphasise(self, mean: Tensor, std: Tensor, power: float) -> None:
         """Draw windows of unusual frames more often: chance ~ (1 + mean over features of z^2) ^ power.
@@ -68,7 +106,7 @@ class Windows:
             power: 0 draws uniformly, 1 in proportion to the squared distance from the mean.
         """
         z = (self.frames[self.starts].double() - mean) / std
-        self.cumulative = torch.cumsum((1.0 + z.square().mean(-1)).pow(power), 0) if power else None
+        self._chances((1.0 + z.square().mean(-1)).pow(power) if power else None)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Flat start indices of ``count`` windows, drawn with replacement, int64 [count]."""

@@ -38,8 +38,11 @@ class Tap:
     def __init__(self, robot: RobotDescription, nominal: ExportedModel | None) -> None:
         from isaaclab_newton.physics import NewtonManager
 
-        self.robot, self._solver, self._model = robot, NewtonManager._solver, NewtonManager.get_model()
-        if self._solver is None or self._model is None:
+        # The manager's attributes are typed as those of any solver.
+        solver: Any = NewtonManager._solver
+        model: Any = NewtonManager.get_model()
+        self.robot, self._solver, self._model = robot, solver, model
+        if solver is None or model is None:
             raise FlashNerdError("the simulation does not run on Newton, but recording needs it: type newton_mjwarp.")
         self._device = torch.device(wp.device_to_torch(self._model.device))
         self._map = map_state(self._model, robot.layout, robot.name, self._device)
@@ -233,7 +236,7 @@ class _LinkForces:
     def add(self) -> None:
         """Add the forces of the solver step that just ended."""
         self._solver.update_contacts(self._contacts)
-        contacts = self._contacts
+        contacts: Any = self._contacts
         live = self._index < wp.to_torch(contacts.rigid_contact_count)[0]
         force = wp.to_torch(contacts.force, requires_grad=False)[:, :3]
         force = torch.where(live[:, None], force, torch.zeros_like(force))
