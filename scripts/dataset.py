@@ -2,6 +2,7 @@
 
     python scripts/dataset.py robot=cartpole out=data/cartpole
 
+How many trajectories and steps a split has is the robot's own unless it is given; 0 trajectories leave a split out.
 Shards appear whole; stop it and run it again, and it goes on where it was. Under torchrun, or on several machines
 with one shared folder, each rank writes its own shards: torchrun --nproc_per_node=2 scripts/dataset.py ...
 """
@@ -20,7 +21,10 @@ from flashnerd_ext.cli import parse
 from flashnerd_ext.errors import FlashNerdError, cli_main
 
 if TYPE_CHECKING:
-    from flashnerd_ext.data.writer import Writer
+    from flashnerd_ext.data.writer import SplitPlan, Writer
+
+PATIENCE = 10.0
+"""Seconds between two lines of progress where the output is not a terminal."""
 
 
 def _help(default: Any, text: str) -> Any:
@@ -31,17 +35,19 @@ def _help(default: Any, text: str) -> Any:
 class DatasetConfig:
     robot: str = _help("cartpole", "robot's name")
     out: str = _help("", "folder to write; empty means data/ROBOT")
-    train: int = _help(50_000, "training trajectories")
-    val: int = _help(500, "validation trajectories, kept only if valid to the end")
-    test: int = _help(2_000, "test trajectories, kept only if valid to the end")
-    balance: int = _help(500, "balancing trajectories (a second test split), kept only if valid to the end")
-    train_steps: int = _help(64, "steps in a training trajectory")
-    val_steps: int = _help(200, "steps in a validation trajectory")
-    test_steps: int = _help(200, "steps in a test trajectory")
-    balance_steps: int = _help(200, "steps in a balancing trajectory")
+    train: int | None = _help(None, "training trajectories")
+    val: int | None = _help(None, "validation trajectories, kept only if valid to the end")
+    test: int | None = _help(None, "test trajectories, kept only if valid to the end")
+    balance: int | None = _help(None, "balancing trajectories (a second test split of some robots), kept likewise")
+    train_steps: int | None = _help(None, "steps in a training trajectory")
+    val_steps: int | None = _help(None, "steps in a validation trajectory")
+    test_steps: int | None = _help(None, "steps in a test trajectory")
+    balance_steps: int | None = _help(None, "steps in a balancing trajectory")
     seed: int = _help(0, "decides every number, with the options above and engine, shard and samplers")
     engine: str = _help("mujoco_c", "mujoco_c or mujoco_warp")
-    shard: int = _help(5_000, "trajectories in a shard; an interruption loses at most the one being written")
+    shard: int | None = _help(
+        None, "trajectories in a shard; an interruption loses at most the one being written; empty is the robot's own"
+    )
     samplers: list[str] = field(
         default_factory=list, metadata={"help": "mixture, for example samplers=[task_noise:1,coast:0.5]"}
     )
@@ -69,6 +75,23 @@ def _weights(words: list[str]) -> dict[str, float]:
     return weights
 
 
+def _splits(config: DatasetConfig) -> dict[str, SplitPlan]:
+    """The robot's default plan with what the command changes."""
+    from flashnerd_ext.data.samplers import plan_of
+    from flashnerd_ext.data.writer import SplitPlan
+
+    splits = {}
+    for name, size in plan_of(config.robot).splits.items():
+        count, steps = getattr(config, name), getattr(config, f"{name}_steps")
+        splits[name] = SplitPlan(
+            size.trajectories if count is None else count,
+            size.steps if steps is None else steps,
+            # A training trajectory is used as far as it is valid; errors over a horizon need whole ones.
+            complete=name != "train",
+        )
+    return splits
+
+
 def main() -> int:
     config = parse(DatasetConfig, doc=__doc__)
     rank, world = _environment("RANK", 0), _environment("WORLD_SIZE", 1)
@@ -77,7 +100,8 @@ def main() -> int:
         raise FlashNerdError(f"RANK is {rank}, but it must be below WORLD_SIZE={world}.")
 
     from flashnerd_ext.data.engines import ENGINES, build_engine, load_or_export
-    from flashnerd_ext.data.writer import Plan, SplitPlan, Writer
+    from flashnerd_ext.data.samplers import plan_of
+    from flashnerd_ext.data.writer import Plan, Writer
     from flashnerd_ext.errors import nearest
     from flashnerd_ext.robots.registry import get_robot
 
@@ -90,14 +114,9 @@ def main() -> int:
         robot=config.robot,
         seed=config.seed,
         engine=config.engine,
-        shard=config.shard,
+        shard=plan_of(config.robot).shard if config.shard is None else config.shard,
         samplers=_weights(config.samplers),
-        splits={
-            "train": SplitPlan(config.train, config.train_steps, complete=False),
-            "val": SplitPlan(config.val, config.val_steps, complete=True),
-            "test": SplitPlan(config.test, config.test_steps, complete=True),
-            "balance": SplitPlan(config.balance, config.balance_steps, complete=True),
-        },
+        splits=_splits(config),
     )
     plan.check()
     folder = Path(config.out or f"data/{config.robot}")
@@ -132,14 +151,20 @@ def _write(writer: Writer, started: float) -> int:
         for split in plan.splits
         for index in range(writer.rank, plan.shards(split), writer.world)
     )
-    made = 0
+    made, said = 0, ready
+    # A bar is for terminals; a log gets a line now and then.
     with tqdm(total=wanted, unit=" transitions", unit_scale=True, disable=None) as bar:
 
         def progress(split: str, transitions: int, bad: int) -> None:
-            nonlocal made
+            nonlocal made, said
             made += transitions
             bar.set_description(split)
             bar.update(transitions)
+            now = time.perf_counter()
+            if bar.disable and transitions and (now - said > PATIENCE or made == transitions):
+                said = now
+                left = (wanted - made) * (now - ready) / made
+                print(f"{split}: {made:,} of {wanted:,} transitions, about {left:.0f} s left", flush=True)
             if bad:
                 bar.write(f"{split}: {bad} rows are not finite; they are marked invalid.")
 

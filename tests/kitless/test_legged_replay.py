@@ -1,15 +1,15 @@
 """The data engine steps legged robots as their running tasks do: recorded control steps, each from its own state.
 
 Recorded by ``tests/fixtures/record_legged.py`` under newton_mjwarp. In free flight everything but contact is at work:
-drives (DC motors evaluated once a simulation step and held over its solver steps, implicit PD), armature, joint limits, the
-free base's coordinates. On the ground the task may find contacts in two ways:
+drives (DC motors evaluated once a simulation step and held over its solver steps, implicit PD), armature, joint limits,
+the free base's coordinates. On the ground the task may find contacts in two ways:
 
 - MuJoCo's detector, as the engine: the same points, so that steps agree to float32 too. The exception is a capsule that
   touches the ground within 30 degrees of upright: MuJoCo Warp then turns the friction pyramid to the world's axes,
   MuJoCo C along the capsule (seen in the constraint Jacobians). Ant's shanks are such capsules.
-- Newton's pipeline, which the stock velocity tasks run: contacts are found once a simulation step and held over both solver
-  steps, and a capsule or hull has other points. Most steps still agree to a thousandth; those in which a sole touches
-  down or lifts off differ by up to the velocity that a contact makes in half a simulation step.
+- Newton's pipeline, which the stock velocity tasks run: contacts are found once a simulation step and held over both
+  solver steps, and a capsule or hull has other points. Most steps still agree to a thousandth; those in which a sole
+  touches down or lifts off differ by up to the velocity that a contact makes in half a simulation step.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from flashnerd_ext.data.engines.coordinates import from_mujoco, to_mujoco
 from flashnerd_ext.data.engines.export import export_model
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
+from flashnerd_ext.data.engines.rows import RowDetector
 from flashnerd_ext.model.layout import Drive
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.registry import get_robot
@@ -50,7 +52,8 @@ CASES = [
     Case("go2", "newton", 5e-4, 0.05),
     Case("g1", "mujoco", FLOAT32, FLOAT32),
     Case("g1", "newton", 2e-3, 0.3),
-    Case("ant", "mujoco", FLOAT32, 0.03),
+    Case("g1_29", "mujoco", FLOAT32, FLOAT32),
+    Case("ant", "mujoco", FLOAT32, 0.1),
 ]
 
 
@@ -98,6 +101,44 @@ def test_the_engine_steps_as_the_running_task_does(case: Case) -> None:
     assert ground.max() < case.worst
 
 
+def test_mujoco_warp_on_the_engines_model_steps_as_the_running_task_on_the_ground_too() -> None:
+    """So Ant's differences above are those between MuJoCo C and MuJoCo Warp, and none of the model."""
+    import mujoco
+    import mujoco_warp as mjw
+
+    model = export_model(get_robot("ant"))
+    compiled, com = model.compile(), MujocoC(model).base_com(None)
+    with np.load(FIXTURES / "ant_mujoco_steps.npz") as record:
+        now = np.flatnonzero(record["kept"] & ~record["flight"])
+        before = [record[name][now].astype(float) for name in ("joint_q", "joint_qd")]
+        after, torque = record["joint_qd"][now + 1], record["actuation"][now]
+    qpos, qvel = to_mujoco(model, *before, com)
+    applied = np.zeros((len(now), compiled.nv), np.float32)
+    applied[:, np.asarray(model.actuated_dofs)] = torque
+    warp = mjw.put_model(compiled)
+    data = mjw.put_data(compiled, mujoco.MjData(compiled), nworld=len(now), nconmax=40, njmax=160)
+    for name, values in (("qpos", qpos), ("qvel", qvel), ("qfrc_applied", applied)):
+        getattr(data, name).assign(values.astype(np.float32))
+    data.qacc_warmstart.zero_()
+    for _ in range(2):
+        mjw.step(warp, data)
+    found = from_mujoco(model, data.qpos.numpy().astype(float), data.qvel.numpy().astype(float), com)[1]
+    assert (np.abs(found - after).max(1) / (1.0 + np.abs(before[1]).max(1))).max() < FLOAT32
+
+
+@pytest.mark.parametrize("name", ["anymal_c", "go2", "g1", "g1_29", "ant"])
+def test_stand_heights_are_those_at_which_the_soles_touch(name: str) -> None:
+    robot = get_robot(name)
+    assert robot.contacts is not None
+    q = np.zeros((1, robot.layout.nq))
+    q[0, 2], q[0, 6], q[0, 7:] = robot.stand_height, 1.0, robot.default_q
+    found = RowDetector(MujocoC(export_model(robot))).rows(q, np.zeros((1, robot.layout.nv)))
+    assert robot.links[found.link[0, 0]] in robot.contacts.feet
+    assert found.features[0, 0, 6] == pytest.approx(0.0, abs=5e-4)
+    touching = {robot.links[i] for i in found.link[0][found.features[0, :, 6] < 0.01] if i >= 0}
+    assert touching == set(robot.contacts.feet)
+
+
 def _with_drive(robot: RobotDescription, **changes: tuple[float, ...]) -> RobotDescription:
     drive = robot.layout.drive
     assert drive is not None
@@ -115,6 +156,7 @@ def _with_drive(robot: RobotDescription, **changes: tuple[float, ...]) -> RobotD
         ("g1", lambda robot: dataclasses.replace(robot, joint_damping=dict.fromkeys(robot.layout.joint_names, 5.0))),
         ("g1", lambda robot: dataclasses.replace(robot, armature={})),
         ("anymal_c", lambda robot: dataclasses.replace(robot, armature={})),
+        ("g1_29", lambda robot: dataclasses.replace(robot, joint_stiffness={}, joint_damping={})),
         ("ant", lambda robot: dataclasses.replace(robot, joint_damping={})),
     ],
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flashnerd_ext.data.samplers import Policy, sampler
+from flashnerd_ext.data.samplers import Policy, SplitSize, default_plan, sampler
 
 Rng = np.random.Generator
 PEAK = 400.0
@@ -28,6 +28,15 @@ RESET_Q = np.array([1.0, 0.25 * np.pi])
 RESET_QD = np.array([0.5, 0.25 * np.pi])
 LQR = np.array([27.0, 42.6, -187.0, -41.6])
 """An LQR solution (state weights 1, 0.1, 10, 0.1; input weight 1e-3) on (x, v, th, w) [N per unit]."""
+
+default_plan(
+    "cartpole",
+    shard=5_000,
+    train=SplitSize(50_000, 64),
+    val=SplitSize(500, 200),
+    test=SplitSize(2_000, 200),
+    balance=SplitSize(500, 200),
+)
 
 
 def _column(rng: Rng, low: float, high: float, count: int, log: bool = False) -> np.ndarray:

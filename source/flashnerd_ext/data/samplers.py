@@ -36,8 +36,37 @@ class Sampler:
     draw: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray, Policy]]
 
 
+@dataclass(frozen=True)
+class SplitSize:
+    """Trajectories in a split and the steps in each."""
+
+    trajectories: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """How large a robot's data set is unless a command says otherwise.
+
+    Attributes:
+        splits: Size of every split, with 0 trajectories where the robot has none.
+        shard: Trajectories in a shard; one takes about 10 s, so that progress shows and little is lost.
+    """
+
+    splits: dict[str, SplitSize]
+    shard: int
+
+
 _REGISTRY: dict[str, dict[str, Sampler]] = {}
-_MODULES = {"cartpole": "flashnerd_ext.data.cartpole", "anymal_c": "flashnerd_ext.data.quadruped"}
+_PLANS: dict[str, DataPlan] = {}
+_MODULES = {
+    "cartpole": "flashnerd_ext.data.cartpole",
+    "anymal_c": "flashnerd_ext.data.quadruped",
+    "go2": "flashnerd_ext.data.quadruped",
+    "g1": "flashnerd_ext.data.biped",
+    "g1_29": "flashnerd_ext.data.biped",
+    "ant": "flashnerd_ext.data.ant",
+}
 """Robot -> module that registers its samplers; adding a robot adds a line."""
 
 
@@ -50,6 +79,21 @@ def sampler(robot: str, name: str, text: str, train: float, test: float, balance
         return draw
 
     return register
+
+
+def default_plan(robot: str, shard: int, **splits: SplitSize) -> None:
+    """State how large a robot's data set is unless a command says otherwise; splits left out are empty."""
+    _PLANS[robot] = DataPlan({name: splits.get(name, SplitSize(0, splits["test"].steps)) for name in SPLITS}, shard)
+
+
+def plan_of(robot: str) -> DataPlan:
+    """A robot's default plan.
+
+    Raises:
+        FlashNerdError: When the robot has no samplers.
+    """
+    samplers_of(robot)
+    return _PLANS[robot]
 
 
 def samplers_of(robot: str) -> dict[str, Sampler]:
@@ -84,6 +128,10 @@ def mixture(robot: str, split: str, overrides: dict[str, float] | None = None) -
         weights = np.array([overrides.get(name, 0.0) for name in known])
     else:
         weights = np.array([item.weight[split] for item in known.values()])
+    if not overrides and weights.sum() <= 0:
+        raise FlashNerdError(
+            f"robot={robot} has no samplers for the split '{split}', but trajectories of it are wanted: type {split}=0."
+        )
     if weights.sum() <= 0:
         raise FlashNerdError("samplers gives every weight as 0, but one above 0 is needed: type samplers=[NAME:1].")
     return weights / weights.sum()

@@ -23,13 +23,21 @@ ANT = RobotDescription(
     effort_limit=dict.fromkeys(_PARTS, 15.0),
     joint_stiffness=dict.fromkeys(_PARTS, 0.0),
     joint_damping=dict.fromkeys(_PARTS, 0.1),
+    position_limit=per_joint(
+        _PARTS,
+        {
+            ".*_leg": (-0.69813, 0.69813),
+            "front_left_foot|right_back_foot": (0.5236, 1.7453),
+            "front_right_foot|left_back_foot": (-1.7453, -0.5236),
+        },
+    ),
     base_link="torso",
     default_joint_q=per_joint(
         _PARTS,
         {".*_leg": 0.0, "front_left_foot|right_back_foot": 0.785398, "front_right_foot|left_back_foot": -0.785398},
     ),
     base_height=0.5,
-    stand_height=0.44,
+    stand_height=0.48,
     action_scale=7.5,
     armature=dict.fromkeys(_PARTS, 0.05),
     links=("torso", *_PARTS),

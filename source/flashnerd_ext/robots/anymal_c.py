@@ -12,7 +12,7 @@ every simulation step: the joints then chatter at 100 Hz, which is of the time s
 from __future__ import annotations
 
 from flashnerd_ext.model.layout import Drive, StateLayout
-from flashnerd_ext.robots.description import ContactDescription, RobotDescription
+from flashnerd_ext.robots.description import ContactDescription, RobotDescription, per_joint
 
 _LEGS = ("LF", "LH", "RF", "RH")
 _JOINTS = tuple(f"{leg}_{joint}" for leg in _LEGS for joint in ("HAA", "HFE", "KFE"))
@@ -36,6 +36,10 @@ ANYMAL_C = RobotDescription(
     substeps=2,
     actuation="target",
     effort_limit=dict.fromkeys(_JOINTS, 80.0),
+    position_limit=per_joint(
+        _JOINTS,
+        {"L._HAA": (-0.72, 0.49), "R._HAA": (-0.49, 0.72), ".*_[HK]FE": (-9.4248, 9.4248)},
+    ),
     default_joint_q={
         **{f"{leg}_HFE": 0.4 if leg.endswith("F") else -0.4 for leg in _LEGS},
         **{f"{leg}_KFE": -0.8 if leg.endswith("F") else 0.8 for leg in _LEGS},

@@ -39,13 +39,13 @@ def inertial_condition(name: str) -> tuple[str, str] | None:
     return (prefix, link) if prefix in _INERTIAL else None
 
 
-def per_joint(joints: Iterable[str], patterns: dict[str, float]) -> dict[str, float]:
+def per_joint[Value](joints: Iterable[str], patterns: dict[str, Value]) -> dict[str, Value]:
     """Joint -> value, from regular expressions as Isaac Lab's actuator configurations have them.
 
     Raises:
         FlashNerdError: When a joint matches no expression, or two.
     """
-    found: dict[str, float] = {}
+    found: dict[str, Value] = {}
     for joint in joints:
         fitting = [value for pattern, value in patterns.items() if re.fullmatch(pattern, joint)]
         if len(fitting) != 1:

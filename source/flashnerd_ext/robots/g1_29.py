@@ -1,8 +1,8 @@
 """Unitree G1 with 29 joints and rubber hands, with the gains of Isaac Lab's G1_29DOF_CFG.
 
 No stock task on flat ground has it (its whole-body tasks load the asset server's hands and policies): solver settings,
-contact and events are those of the stock velocity task of G1. Legs and ankles are DC motors, evaluated once a simulation
-step; waist and arms are implicit, integrated by the solver.
+contact and events are those of the stock velocity task of G1. Legs and ankles are DC motors, evaluated once a
+simulation step; waist and arms are implicit, integrated by the solver.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ _EFFORT = _MOTOR_EFFORT | per_joint(
     _JOINTS[:12],
     {".*_hip_(?:pitch|yaw)_joint": 88.0, ".*_hip_roll_joint": 139.0, ".*_knee_joint": 139.0, ".*_ankle_.*": 35.0},
 )
-_SATURATION = per_joint(
-    _JOINTS, {".*_hip_.*|.*_knee_joint": 180.0, ".*_ankle_.*": 80.0, f"waist_.*|{_ARMS}": _NEVER}
-)
+_SATURATION = per_joint(_JOINTS, {".*_hip_.*|.*_knee_joint": 180.0, ".*_ankle_.*": 80.0, f"waist_.*|{_ARMS}": _NEVER})
 _SPEED = per_joint(
     _JOINTS, {".*_hip_.*": 32.0, ".*_knee_joint": 20.0, ".*_ankle_.*": 37.0, f"waist_.*|{_ARMS}": _NEVER}
 )
@@ -93,6 +91,27 @@ G1_29 = RobotDescription(
     effort_limit=_EFFORT,
     joint_stiffness={name: _STIFFNESS[name] for name in _IMPLICIT},
     joint_damping={name: _DAMPING[name] for name in _IMPLICIT},
+    position_limit=per_joint(
+        _JOINTS,
+        {
+            ".*_hip_pitch_joint": (-2.5307, 2.8798),
+            "left_hip_roll_joint": (-0.5236, 2.9671),
+            "right_hip_roll_joint": (-2.9671, 0.5236),
+            ".*_hip_yaw_joint": (-2.7576, 2.7576),
+            ".*_knee_joint": (-0.087267, 2.8798),
+            ".*_ankle_pitch_joint": (-0.87267, 0.5236),
+            ".*_ankle_roll_joint": (-0.2618, 0.2618),
+            "waist_yaw_joint": (-2.618, 2.618),
+            "waist_(?:roll|pitch)_joint": (-0.52, 0.52),
+            ".*_shoulder_pitch_joint": (-3.0892, 2.6704),
+            "left_shoulder_roll_joint": (-1.5882, 2.2515),
+            "right_shoulder_roll_joint": (-2.2515, 1.5882),
+            ".*_shoulder_yaw_joint": (-2.618, 2.618),
+            ".*_elbow_joint": (-1.0472, 2.0944),
+            ".*_wrist_roll_joint": (-1.9722, 1.9722),
+            ".*_wrist_(?:pitch|yaw)_joint": (-1.6144, 1.6144),
+        },
+    ),
     base_link="pelvis",
     default_joint_q={
         **{f"{side}_hip_pitch_joint": -0.1 for side in _SIDES},

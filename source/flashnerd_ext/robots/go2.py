@@ -1,8 +1,8 @@
 """Unitree Go2 as the stock velocity task on flat ground simulates it.
 
 DC motors (``isaaclab_assets`` UNITREE_GO2_CFG: 25 N m/rad, 0.5 N m s/rad) run as Newton actuators
-(``sim.use_newton_actuators``): the torque is computed once a simulation step of 5 ms and held over its two solver steps.
-No armature, no joint friction.
+(``sim.use_newton_actuators``): the torque is computed once a simulation step of 5 ms and held over its two solver
+steps. No armature, no joint friction.
 """
 
 from __future__ import annotations
@@ -37,6 +37,15 @@ GO2 = RobotDescription(
     substeps=2,
     actuation="target",
     effort_limit=_EFFORT,
+    position_limit=per_joint(
+        _JOINTS,
+        {
+            ".*_hip_joint": (-1.0472, 1.0472),
+            "F._thigh_joint": (-1.5708, 3.4907),
+            "R._thigh_joint": (-0.5236, 4.5379),
+            ".*_calf_joint": (-2.7227, -0.83776),
+        },
+    ),
     default_joint_q=per_joint(
         _JOINTS,
         {
@@ -52,7 +61,7 @@ GO2 = RobotDescription(
     action_scale=0.25,
     links=("base", *(f"{leg}_{part}" for leg in _LEGS for part in ("hip", "thigh", "calf", "foot"))),
     contacts=ContactDescription(
-        capacity=10,
+        capacity=12,
         gap=0.03,
         feet=tuple(f"{leg}_foot" for leg in _LEGS),
         friction=(0.4, 1.25),
