@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 
@@ -13,15 +12,9 @@ from flashnerd_ext.evaluation import env_throughput
 
 
 @pytest.fixture(scope="module")
-def script(repo):
-    spec = importlib.util.spec_from_file_location("benchmark_script", repo / "scripts/benchmark.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def script(load_script):
+    with load_script("benchmark.py") as module:
+        yield module
 
 
 def run(script, monkeypatch, *words):

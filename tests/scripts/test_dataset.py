@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib.image
@@ -27,17 +27,6 @@ ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("R
 def _run(repo: Path, script: str, *words: str, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *module, str(repo / "scripts" / script), *words]
     return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
-
-
-def _here(repo: Path, script: str, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[object, list[str]]:
-    """Exit code and stderr of a script run in this process, which spares seconds of imports a case."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [script, *words])
-        patch.delenv("RANK", raising=False)
-        patch.delenv("WORLD_SIZE", raising=False)
-        with pytest.raises(SystemExit) as left:
-            runpy.run_path(str(repo / "scripts" / script), run_name="__main__")
-    return left.value.code, capfd.readouterr().err.strip().splitlines()
 
 
 def _shards(folder: Path) -> dict[str, bytes]:
@@ -128,9 +117,9 @@ def test_torchrun_with_two_ranks_makes_the_same_data_set(repo: Path, data: Path,
     ],
 )
 def test_wrong_overrides_get_one_sentence_and_leave_nothing(
-    repo: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], answer: str
+    here: Callable[..., tuple[object, list[str]]], tmp_path: Path, words: tuple[str, ...], answer: str
 ) -> None:
-    code, lines = _here(repo, "dataset.py", capfd, f"out={tmp_path / 'out'}", *words)
+    code, lines = here("dataset.py", f"out={tmp_path / 'out'}", *words)
     assert code == 2 and len(lines) == 1 and lines[0].startswith("error: ") and answer in lines[0], lines
     assert not (tmp_path / "out").exists()
 
@@ -184,7 +173,49 @@ def test_inspect_reports_damage_and_bad_rows(repo: Path, data: Path, tmp_path: P
     ],
 )
 def test_inspect_refuses_in_one_sentence(
-    repo: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], answer: str
+    here: Callable[..., tuple[object, list[str]]], words: tuple[str, ...], answer: str
 ) -> None:
-    code, lines = _here(repo, "inspect_dataset.py", capfd, *words)
+    code, lines = here("inspect_dataset.py", *words)
     assert code == 2 and len(lines) == 1 and answer in lines[0], lines
+
+
+@pytest.mark.kitless
+@pytest.mark.parametrize("name", ["go2", "g1"])
+def test_a_walking_robot_needs_no_options_but_its_name(repo: Path, tmp_path: Path, name: str) -> None:
+    """Split sizes that are not given are the robot's own; there is no balance. The log shows progress."""
+    folder = tmp_path / name
+    words = ("train=64", "train_steps=6", "val=6", "test=8", "test_steps=12", "val_steps=6", "shard=40", "workers=1")
+    done = _run(repo, "dataset.py", f"robot={name}", f"out={folder}", *words)
+    assert done.returncode == 0, done.stderr
+    assert "transitions, about" in done.stdout and "balance: 0 x" in done.stdout
+    robot = get_robot(name)
+    assert robot.contacts is not None
+    train = load_trajectories(folder, "train", robot)
+    layout, count = robot.layout, robot.contacts.capacity
+    assert train.joint_q.shape == (64, 7, layout.nq) and train.joint_qd.shape == (64, 7, layout.nv)
+    assert train.valid.all() and np.isfinite(train.joint_q).all() and np.isfinite(train.joint_qd).all()
+    assert train.extra["condition"].shape == (64, len(layout.conditions))
+    assert train.extra["rows"].shape == (64, 6, count, 12)
+    assert train.extra["torque"].shape == (64, 6, layout.nu) and np.abs(train.extra["torque"]).max() > 1.0
+    assert train.extra["force"].shape == (64, 6, len(robot.links), 3)
+    # Nobody starts in the ground, many start on it, and what touches carries weight.
+    used = train.extra["row_link"][:, 0] >= 0
+    depth = np.where(used, train.extra["rows"][:, 0, :, 6], 1.0).min(1)
+    assert depth.min() > -1e-4 and (depth < 0.011).mean() > 0.3
+    assert train.extra["force"].sum(2)[:, :, 2].max() > 50.0
+    plan = json.loads((folder / "dataset.json").read_text())["splits"]
+    assert set(plan["train"]["samplers"]) == set(plan["test"]["samplers"])
+    assert all(plan["train"]["samplers"][key]["trajectories"] > 0 for key in plan["train"]["samplers"])
+
+
+def test_default_sizes_are_the_robots_own(repo: Path) -> None:
+    from flashnerd_ext.data.samplers import plan_of
+
+    script = runpy.run_path(str(repo / "scripts" / "dataset.py"))
+    for name in ("cartpole", "go2", "g1", "ant"):
+        splits = script["_splits"](script["DatasetConfig"](robot=name))
+        sizes = {key: (split.trajectories, split.steps) for key, split in splits.items()}
+        assert sizes == {key: (size.trajectories, size.steps) for key, size in plan_of(name).splits.items()}
+        assert [key for key, split in splits.items() if split.complete] == ["val", "test", "balance"]
+    changed = script["_splits"](script["DatasetConfig"](robot="go2", train=3, test_steps=7))
+    assert changed["train"].trajectories == 3 and changed["test"].steps == 7

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 
@@ -16,15 +15,9 @@ from flashnerd_ext.robots.registry import get_robot
 
 
 @pytest.fixture(scope="module")
-def script(repo):
-    spec = importlib.util.spec_from_file_location("evaluate_dynamics_script", repo / "scripts/evaluate_dynamics.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def script(load_script):
+    with load_script("evaluate_dynamics.py") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,15 +28,6 @@ def run(repo: Path, *words: str, module: tuple[str, ...] = ()) -> subprocess.Com
     return subprocess.run(
         command(repo, *words, module=module), capture_output=True, text=True, env=ENVIRONMENT, timeout=300
     )
-
-
-def here(repo: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
-    """Exit code and stderr of the script run in this process, which spares seconds of imports a case."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["train_dynamics.py", *words])
-        with pytest.raises(SystemExit) as left:
-            runpy.run_path(str(repo / "scripts" / "train_dynamics.py"), run_name="__main__")
-    return left.value.code, capfd.readouterr().err.strip()
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +120,17 @@ def test_two_processes_learn_what_one_learns(repo: Path, data: Path, tmp_path: P
     ],
 )
 def test_wrong_words_get_one_sentence(
-    repo: Path,
+    here: Callable[..., tuple[object, list[str]]],
     data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
     words: list[str],
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = words if words[0].startswith("data=") else [f"data={data}", *words]
-    code, errors = here(repo, capfd, *given, "train.updates=1")
+    code, errors = here("train_dynamics.py", *given, "train.updates=1")
     assert code == 2
-    assert errors.startswith("error: ") and len(errors.splitlines()) == 1, errors
-    assert message in errors
+    assert len(errors) == 1 and errors[0].startswith("error: "), errors
+    assert message in errors[0]
     assert not list(tmp_path.rglob("*.safetensors")) and not list(tmp_path.rglob("checkpoint.pt"))
