@@ -143,3 +143,43 @@ def test_the_stock_tasks_of_a_robot_get_its_bundle() -> None:
     assert bundle_of_task("Isaac-Cartpole-Direct") == "cartpole"
     with pytest.raises(FlashNerdError, match="no robot description names the task 'Isaac-Cartpol': did you mean"):
         bundle_of_task("Isaac-Cartpol")
+
+
+@pytest.mark.parametrize(
+    "task", ["Isaac-Velocity-Flat-UnitreeGo2", "Isaac-Velocity-Flat-G1", "Isaac-Ant", "Isaac-Ant-Direct"]
+)
+def test_stock_tasks_of_legged_robots_choose_the_bundle_by_the_robot(task: str) -> None:
+    from isaaclab.cli import load_external_tasks
+    from isaaclab_tasks.utils import resolve_task_config
+
+    load_external_tasks()
+    learned: Any = resolve_task_config(task, None, overrides=["physics=flashnerd"])[0]
+    assert learned.sim.physics.solver_cfg.solver_type == "flashnerd"
+    assert learned.sim.physics.solver_cfg.bundle == "auto"
+    stock: Any = resolve_task_config(task, None, overrides=["physics=newton_mjwarp"])[0]
+    assert stock.sim.physics.solver_cfg.solver_type == "mujoco_warp"
+    assert learned.sim.physics.num_substeps == stock.sim.physics.num_substeps
+
+
+@pytest.mark.parametrize("name", ["go2", "g1", "g1_29", "ant"])
+def test_a_robot_without_a_shipped_bundle_is_refused_with_what_to_type(name: str) -> None:
+    import newton
+    from newton.solvers import SolverMuJoCo
+
+    from flashnerd_ext.bundle.store import shipped
+    from flashnerd_ext.data.engines.export import robot_usd
+    from flashnerd_ext.physics.bundles import choose_bundle
+    from flashnerd_ext.robots.registry import get_robot
+
+    builder = newton.ModelBuilder()
+    SolverMuJoCo.register_custom_attributes(builder)
+    builder.add_usd(robot_usd(get_robot(name)))
+    model = builder.finalize(device="cpu")
+    if name in shipped():
+        assert choose_bundle("auto", model).card.robot.name == name
+        return
+    with pytest.raises(FlashNerdError) as refused:
+        choose_bundle("auto", model)
+    text = str(refused.value)
+    assert f"which is {name};" in text and f"python scripts/dataset.py robot={name}" in text
+    assert "solver_cfg.bundle=PATH" in text and "\n" not in text and text.endswith(".")

@@ -8,6 +8,7 @@ from flashnerd_ext.bundle.card import parse_card
 from flashnerd_ext.bundle.folder import CARD_FILE
 from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_root
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.robots.registry import ROBOTS
 from flashnerd_ext.solver.mapping import joint_name
 
 
@@ -27,11 +28,18 @@ def choose_bundle(name_or_path: str, model: Any) -> Bundle:
     fitting.sort(key=lambda name: (name != cards[name].robot.name, name))
     if fitting:
         return load_bundle(fitting[0])
+    available = f"available are {', '.join(names) or 'none'}"
+    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) == joints]
+    if known:
+        raise FlashNerdError(
+            f"no shipped bundle fits the robot in the scene, which is {known[0]}; {available}: make data and train one "
+            f"(python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
+            "env.sim.physics.solver_cfg.bundle=PATH, or type physics=newton_mjwarp."
+        )
     listed = ", ".join(sorted(joints)[:6]) + (", ..." if len(joints) > 6 else "")
     raise FlashNerdError(
-        f"no shipped bundle fits the robot in the scene (its joints: {listed or 'none'}); available are "
-        f"{', '.join(names) or 'none'}: choose a task of one of these robots, or give your own with "
-        "env.sim.physics.solver_cfg.bundle=PATH."
+        f"no shipped bundle fits the robot in the scene (its joints: {listed or 'none'}); {available}: choose a task "
+        "of one of these robots, or give your own with env.sim.physics.solver_cfg.bundle=PATH."
     )
 
 

@@ -1,9 +1,9 @@
 """``physics=flashnerd`` on tasks that know nothing of it.
 
 A preset class lists its alternatives as attributes; there is no global registry. :func:`install` adds one attribute to
-the preset classes of stock robots that have a bundle. The attribute is a descriptor that builds a new configuration
-each time it is read: a plain attribute would be one object shared by all tasks, and an override for one task would
-show in the next.
+the preset classes of stock tasks whose robots have a description. The attribute is a descriptor that builds a new
+configuration each time it is read: a plain attribute would be one object shared by all tasks, and an override for one
+task would show in the next.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ logger = logging.getLogger(__name__)
 PRESET = "flashnerd"
 """Name that ``physics=`` takes."""
 
-STOCK: dict[str, str] = {"isaaclab_tasks.core.cartpole.cartpole_common:CartpolePhysicsCfg": "cartpole"}
-"""Preset class of stock tasks -> bundle of their robot."""
+STOCK: dict[str, str] = {
+    "isaaclab_tasks.core.cartpole.cartpole_common:CartpolePhysicsCfg": "cartpole",
+    "isaaclab_tasks.core.locomotion.ant.ant_common:AntPhysicsCfg": "auto",
+    # Shared by every robot that walks: the bundle is chosen by the joints in the scene.
+    "isaaclab_tasks.core.velocity.velocity_env_cfg:RoughPhysicsCfg": "auto",
+}
+"""Preset class of stock tasks -> bundle of their robot, or ``auto``."""
 
 
 class FlashNerdPreset:

@@ -59,6 +59,16 @@ class ConditionStage:
         self._mass, self._com = self._all(model.body_mass).clone(), self._all(model.body_com).clone()
         self._covered = self._coverage()
 
+    def take_ranges(self, card: Card) -> None:
+        """Clamp to another bundle's training data from now on; its conditions must be the same."""
+        if not self.names:
+            return
+        ranges = card.envelope.frame
+        place = [ranges.names.index(f"condition.{name}") for name in self.names]
+        self._low.copy_(torch.tensor([ranges.min[i] for i in place]))
+        self._high.copy_(torch.tensor([ranges.max[i] for i in place]))
+        self.update()
+
     @property
     def covers_inertia(self) -> bool:
         """Whether a change of some link's mass or centre of mass reaches the model."""

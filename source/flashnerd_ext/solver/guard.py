@@ -77,13 +77,10 @@ class GuardStage:
     def __init__(self, bounds: Bounds, num_worlds: int, nu: int, history: int, device: torch.device | str) -> None:
         if history < 1:
             raise FlashNerdError(f"solver_cfg.guard_history is {history}, but at least 1 is needed: type 16.")
-        self.bounds, self.nu = bounds, nu
+        self.nu = nu
         size = len(bounds.lower)
-        lower = torch.tensor(bounds.lower, dtype=torch.float64)
-        upper = torch.tensor(bounds.upper, dtype=torch.float64)
-        # One distance from the middle instead of two comparisons; NaN and infinities fail it as well.
-        self._middle = ((lower + upper) / 2).to(device, torch.float32)
-        self._reach = ((upper - lower) / 2).to(device, torch.float32)
+        self._middle, self._reach = (torch.zeros(size, device=device) for _ in range(2))
+        self.take(bounds)
         self._inside = torch.ones((num_worlds, size), dtype=torch.bool, device=device)
         self._ok = torch.ones(num_worlds, dtype=torch.bool, device=device)
         self.failed = torch.zeros(num_worlds, dtype=torch.bool, device=device)
@@ -94,6 +91,15 @@ class GuardStage:
         self.history = torch.zeros((history, num_worlds, size + nu), device=device)
         self._slot = 0
         self.recorded = 0
+
+    def take(self, bounds: Bounds) -> None:
+        """Allow these states from now on."""
+        self.bounds = bounds
+        lower = torch.tensor(bounds.lower, dtype=torch.float64)
+        upper = torch.tensor(bounds.upper, dtype=torch.float64)
+        # One distance from the middle instead of two comparisons; NaN and infinities fail it as well.
+        self._middle.copy_((lower + upper) / 2)
+        self._reach.copy_((upper - lower) / 2)
 
     def record(self, state: Tensor, actuation: Tensor) -> None:
         """Keep what the model is about to see: state [N, nq + nv] and actuation [N, nu]."""

@@ -107,18 +107,30 @@ def force_bins(term: Any, bins: Sequence[int] | np.ndarray) -> Any:
     return undo
 
 
-def _pool(term: Any, number: int) -> torch.Tensor:
+def reachable(term: Any) -> list[str]:
+    """Bins that the term's ranges reach; standing always."""
+    return [name for number, name in enumerate(BINS) if len(_draws(term, number))]
+
+
+def _draws(term: Any, number: int) -> np.ndarray:
     """Commands of a bin, [M, 3]: the same ones whatever the seed."""
     if BINS[number] == "stand":
-        return torch.zeros((1, 3), device=term.device)
-    ranges = term.cfg.ranges
-    limits = np.array([ranges.lin_vel_x, ranges.lin_vel_y, ranges.ang_vel_z], float)
-    drawn = np.random.default_rng(0).uniform(limits[:, 0], limits[:, 1], (40 * _DRAWS, 3))
+        return np.zeros((1, 3))
+    drawn = np.random.default_rng(0).uniform(*np.array(_limits(term)).T, (40 * _DRAWS, 3))
     if BINS[number] == "turn":
         drawn[:, :2] *= 0.2
-    found = drawn[bins_of(drawn) == number][:_DRAWS]
+    return drawn[bins_of(drawn) == number][:_DRAWS]
+
+
+def _limits(term: Any) -> list[list[float]]:
+    ranges = term.cfg.ranges
+    return [[float(x) for x in pair] for pair in (ranges.lin_vel_x, ranges.lin_vel_y, ranges.ang_vel_z)]
+
+
+def _pool(term: Any, number: int) -> torch.Tensor:
+    found = _draws(term, number)
     if not len(found):
         raise FlashNerdError(
-            f"bins names {BINS[number]}, but the task's command ranges {limits.tolist()} never give it: leave it out."
+            f"bins names {BINS[number]}, but the task's command ranges {_limits(term)} never give it: leave it out."
         )
     return torch.tensor(found, dtype=torch.float32, device=term.device)
