@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flashnerd_ext.errors import FlashNerdError, one_line
+from flashnerd_ext.rl.refresh.options import take_options
 
 OPTIONS_HELP = """options of this script, beside Isaac Lab's:
   --headless            accepted for command lines of Isaac Lab 2.x; headless is the default now
   --steps N             (play) end after N environment steps
   --video_source NAME   auto | newton_gl | warp_camera; where --video takes its frames from
   --trust_checkpoint    load a checkpoint that holds Python objects; such a file can run code
+  --refresh N           (train) every N iterations the policy is rolled out in the simulator and scored there, the
+                        learned world is fine-tuned on what it visited, and takes over; 0 is off. More options are
+                        typed as refresh.KEY=VALUE: data, physics, num_envs, steps, score_steps, seeds, noise, older,
+                        pushes, share, rounds, minutes, updates, lr, window, batch, compiled, beside, final
   --device NAME         follows the machine when it is not given: cuda:0, else cpu; agent.device follows it
 """
 _NUMBERS = ("--num_envs", "--max_iterations", "--video_length", "--video_interval", "--steps")
@@ -42,6 +47,10 @@ def _command(action: str, words: list[str]) -> int:
     trust = "--trust_checkpoint" in words
     words = [word for word in words if word != "--trust_checkpoint"]
     words, source = _take(words, "--video_source")
+    words, every = _take(words, "--refresh")
+    words, refresh = take_options(words, every)
+    if refresh is not None and (action != "train" or "--distributed" in words):
+        raise FlashNerdError("--refresh belongs to a training of one process: leave it, or --distributed, out.")
     words, library = _take(words, "--rl_library")
     if library not in (None, "rsl_rl"):
         raise FlashNerdError(
@@ -68,6 +77,7 @@ def _command(action: str, words: list[str]) -> int:
         trust_checkpoint=trust,
         video_source=source or "auto",
         agent_device_given=any(word.startswith("agent.device=") for word in words),
+        refresh=refresh,
     )
     from isaaclab_rl.entrypoints.dispatch import run_cli
 

@@ -10,12 +10,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl import manifest, video
 from flashnerd_ext.rl.overrides import check_applied, check_overrides, check_task, check_values
+
+if TYPE_CHECKING:
+    from flashnerd_ext.rl.refresh.options import RefreshOptions
 
 
 @dataclass
@@ -28,10 +32,14 @@ class Run:
     trust_checkpoint: bool = False
     video_source: str = "auto"
     agent_device_given: bool = False
+    refresh: RefreshOptions | None = None
     video: bool = False
     facts: dict[str, str] = field(default_factory=dict)
     log_dir: str | None = None
     manifest_dir: str | None = None
+    task: str = ""
+    agent: str = ""
+    words: list[str] = field(default_factory=list)
     started: bool = False
     """True once the environment stands; later failures are not the command line's."""
 
@@ -79,6 +87,7 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         if not run.agent_device_given:
             agent_cfg.device = run.device
         run.facts = manifest.physics_facts(name, env_cfg, words)
+        run.task, run.agent, run.words = name, agent, words
         print(f"{run.action}: {manifest.describe(run.facts)}, device {run.device}")
         return env_cfg, agent_cfg
 
@@ -118,6 +127,12 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         run.log_dir = log_dir
         runner = create_runner(env, agent_cfg, log_dir, run.action == "train", run.trust_checkpoint)
         runner.facts = run.facts
+        if run.refresh is not None:
+            from flashnerd_ext.rl.refresh.loop import Refresh
+
+            assert log_dir is not None
+            runner.refresh = Refresh(run.refresh, Path(log_dir), run.task, run.agent, run.words, run.device)
+            runner.refresh.attach(runner)
         return runner
 
     def write_run_manifest(log_dir: str, *, library: str, task: str, metadata: dict[str, str] | None = None) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rsl_rl.models import MLPModel
@@ -17,12 +17,16 @@ from flashnerd_ext.rl import checkpoint as checkpoints
 from flashnerd_ext.rl.export import check_export, export_policy
 from flashnerd_ext.rl.manifest import compare, read_manifest
 
+if TYPE_CHECKING:
+    from flashnerd_ext.rl.refresh.loop import Refresh
+
 
 class _Safe:
     """Mixed into both rsl_rl runners. ``trust`` lets a checkpoint's Python objects be loaded (see checkpoint.py)."""
 
     trust = False
     training = False
+    refresh: Refresh | None = None
     facts: Mapping[str, str] = MappingProxyType({})  # what this run's physics is (manifest.physics_facts)
 
     def save(self: Any, path: str, infos: dict | None = None) -> None:
@@ -54,6 +58,8 @@ class _Safe:
         if self.alg.load(loaded, load_cfg, strict):
             self.current_learning_iteration = loaded["iter"]
             if self.training:
+                if self.refresh is not None:
+                    self.refresh.resume(Path(path).parent, loaded["iter"])
                 self._resume(path, loaded["iter"], infos.get(checkpoints.STATE_KEY))
         return infos
 
@@ -83,12 +89,17 @@ class _Safe:
         """Train; Ctrl-C keeps the last whole iteration in a checkpoint."""
         try:
             super().learn(num_learning_iterations, init_at_random_ep_len)  # type: ignore[misc]
+            if self.refresh is not None:
+                self.refresh.finish(self.current_learning_iteration)
         except KeyboardInterrupt:
             if self.logger.writer is not None:
                 path = os.path.join(self.logger.log_dir, f"model_{self.current_learning_iteration}.pt")
                 self.save(path)
                 print(f"stopped; resume with --checkpoint {path}")
             raise
+        finally:
+            if self.refresh is not None:
+                self.refresh.stop()
 
     def export_policy_to_jit(self: Any, path: str, filename: str = "policy.pt") -> None:
         """Export TorchScript, checked against this policy on the environment's observations."""
