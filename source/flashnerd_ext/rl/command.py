@@ -58,6 +58,7 @@ def _command(action: str, words: list[str]) -> int:
         )
     _check_numbers(words)
     _check_checkpoint(_value(words, "--checkpoint"))
+    words = _last_of_run(words) if action == "train" else words
     words, steps = _take(words, "--steps")
     if steps is not None and action == "train":
         raise FlashNerdError("--steps belongs to play: type --max_iterations to end a training.")
@@ -153,6 +154,18 @@ def _check_checkpoint(text: str | None) -> None:
     if text is None or text in ("latest", "best", "pretrained") or ":" in text or Path(text).exists():
         return
     raise FlashNerdError(f"there is no checkpoint at {text}: give a file or run folder with --checkpoint, or 'latest'.")
+
+
+def _last_of_run(words: list[str]) -> list[str]:
+    """A run folder after ``--checkpoint`` becomes its last checkpoint: Isaac Lab 3.0 looks for a file of the folder's
+    own name in it."""
+    from flashnerd_ext.rl.record.program import checkpoints
+
+    given = _value(words, "--checkpoint")
+    if given is None or not Path(given).is_dir():
+        return words
+    rest, _ = _take(words, "--checkpoint")
+    return [*rest, "--checkpoint", str(checkpoints(given)[0])]
 
 
 def _check_numbers(words: Sequence[str]) -> None:

@@ -32,8 +32,10 @@ def bins_of(command: np.ndarray) -> np.ndarray:
 
 def velocity_term(env: Any) -> Any | None:
     """The velocity command term of an environment (Isaac Lab's own), or ``None``."""
-    manager = getattr(env, "command_manager", None)
-    for name in manager.active_terms if manager is not None else ():
+    manager: Any = getattr(env, "command_manager", None)
+    if manager is None:
+        return None
+    for name in manager.active_terms:
         term = manager.get_term(name)
         if hasattr(term, "vel_command_b"):
             return term
@@ -116,7 +118,8 @@ def _draws(term: Any, number: int) -> np.ndarray:
     """Commands of a bin, [M, 3]: the same ones whatever the seed."""
     if BINS[number] == "stand":
         return np.zeros((1, 3))
-    drawn = np.random.default_rng(0).uniform(*np.array(_limits(term)).T, (40 * _DRAWS, 3))
+    low, high = np.array(_limits(term)).T
+    drawn = np.random.default_rng(0).uniform(low, high, (40 * _DRAWS, 3))
     if BINS[number] == "turn":
         drawn[:, :2] *= 0.2
     return drawn[bins_of(drawn) == number][:_DRAWS]

@@ -49,19 +49,23 @@ def simulate(spec: dict[str, Any]) -> dict[str, float]:
     record = bool(spec["record"]) and not (folder / "data" / FILE).exists()
     if record or not (folder / SIMULATOR).exists():
         with _Timer(seconds, "start"):
-            simulation = _open(spec, spec["physics"], "")
+            simulation = _open(spec, spec["physics"], "", spec["seeds"][0])
         try:
             if not (folder / SIMULATOR).exists():
                 with _Timer(seconds, "score"):
                     _score(spec, simulation, robot, folder / SIMULATOR)
             if record:
                 with _Timer(seconds, "record"):
+                    if robot.layout.conditions:
+                        # Masses are drawn when the environments are made: each refresh records other ones.
+                        simulation.close()
+                        simulation = _open(spec, spec["physics"], "", spec["record_seed"])
                     _record(spec, simulation, robot, folder)
         finally:
             simulation.close()
     if not (folder / LEARNED).exists():
         with _Timer(seconds, "learned"):
-            simulation = _open(spec, "flashnerd", spec["bundle"])
+            simulation = _open(spec, "flashnerd", spec["bundle"], spec["seeds"][0])
             try:
                 _score(spec, simulation, robot, folder / LEARNED)
             finally:
@@ -82,7 +86,7 @@ class _Timer:
         self.table[self.name] = time.perf_counter() - self.begin
 
 
-def _open(spec: dict[str, Any], physics: str, bundle: str) -> Any:
+def _open(spec: dict[str, Any], physics: str, bundle: str, seed: int) -> Any:
     from flashnerd_ext.rl.simulation import open_simulation
 
     return open_simulation(
@@ -93,7 +97,7 @@ def _open(spec: dict[str, Any], physics: str, bundle: str) -> Any:
         overrides=spec["overrides"],
         num_envs=spec["num_envs"],
         device=spec["device"],
-        seed=spec["seeds"][0],
+        seed=seed,
         graphs=False,
     )
 
