@@ -275,7 +275,7 @@ def test_gradient_and_products_are_those_of_the_loss(tmp_path: Path) -> None:
     """Against finite differences of the weighted loss, on a model whose attention sees three frames."""
     run = make_run(tmp_path)
     solver = GaussNewton(run.model, run.loss, run.train, seed=0, frames=300)
-    frames, targets, weight = solver._draw(60, 1)
+    frames, targets, weight = solver._draw(60, 7)
     theta = solver.theta()
     gradient = solver._gradient(frames, targets, weight)
     move = torch.randn(solver.count, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-5
