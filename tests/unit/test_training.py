@@ -269,6 +269,10 @@ def test_stop_and_resume_takes_the_same_steps(tmp_path: Path, monkeypatch: pytes
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
     assert [row["loss"] for row in resumed.history] == [row["loss"] for row in whole.history]
+    # A finished run goes on as if it had been asked for more from the start.
+    longer = settings | {"newton": 6}
+    one, two = (train(make_run(tmp_path / name, resume=name == "b", **longer)) for name in ("c", "b"))
+    assert all(torch.equal(one.model.state_dict()[name], value) for name, value in two.model.state_dict().items())
 
 
 def test_gradient_and_products_are_those_of_the_loss(tmp_path: Path) -> None:
