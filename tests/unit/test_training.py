@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def make_run(
     seed: int = 0,
     resume: bool = False,
     model: str = "flashnerd",
-    options: dict[str, object] | None = None,
+    options: dict[str, int] | None = None,
     **train: object,
 ) -> Run:
     settings = {"updates": 40, "batch": 64, "window": 5, "lr": 3e-3, "compiled": False, "checkpoint_seconds": 1e9}
@@ -66,7 +67,7 @@ def make_run(
         model=model,
         seed=seed,
         resume=resume,
-        options=options,
+        options={**options},
         train=TrainOptions(**(settings | train)),  # type: ignore[arg-type]
     )
     torch.manual_seed(seed)
@@ -250,7 +251,7 @@ def test_finish_lowers_the_error_by_an_order(tmp_path: Path) -> None:
 
 
 def test_stop_and_resume_takes_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"updates": 20, "newton": 4, "newton_frames": 500, "options": {"width": 4, "hidden": 4}}
+    settings: dict[str, Any] = {"updates": 20, "newton": 4, "newton_frames": 500, "options": {"width": 4, "hidden": 4}}
     monkeypatch.setattr(gauss_newton, "SOLVES", 1)
     monkeypatch.setattr(gauss_newton, "PRODUCTS", 3)
     whole = train(make_run(tmp_path / "a", **settings))
