@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def make_run(
     seed: int = 0,
     resume: bool = False,
     model: str = "flashnerd",
-    options: dict[str, object] | None = None,
+    options: dict[str, int] | None = None,
     **train: object,
 ) -> Run:
     settings = {"updates": 40, "batch": 64, "window": 5, "lr": 3e-3, "compiled": False, "checkpoint_seconds": 1e9}
@@ -67,7 +68,7 @@ def make_run(
         model=model,
         seed=seed,
         resume=resume,
-        options=options,
+        options={**options},
         train=TrainOptions(**(settings | train)),  # type: ignore[arg-type]
     )
     torch.manual_seed(seed)
@@ -251,7 +252,9 @@ def test_finish_lowers_the_error_by_an_order(tmp_path: Path) -> None:
 
 
 def test_stop_and_resume_takes_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"updates": 20, "newton": 4, "newton_frames": 500, "options": {"width": 4, "hidden": 4}}
+    settings: dict[str, Any] = {"updates": 20, "newton": 4, "newton_frames": 500, "options": {"width": 4, "hidden": 4}}
+    monkeypatch.setattr(gauss_newton, "SOLVES", 1)
+    monkeypatch.setattr(gauss_newton, "PRODUCTS", 3)
     whole = train(make_run(tmp_path / "a", **settings))
     stopped = make_run(tmp_path / "b", checkpoint_seconds=1e-9, **settings)
     iterate = GaussNewton.iterate
@@ -264,19 +267,23 @@ def test_stop_and_resume_takes_the_same_steps(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(GaussNewton, "iterate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(stopped)
-    monkeypatch.undo()
+    monkeypatch.setattr(GaussNewton, "iterate", iterate)
     resumed = train(make_run(tmp_path / "b", resume=True, **settings))
     assert resumed.newton == whole.newton == 4
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
     assert [row["loss"] for row in resumed.history] == [row["loss"] for row in whole.history]
+    # A finished run goes on as if it had been asked for more from the start.
+    longer = settings | {"newton": 6}
+    one, two = (train(make_run(tmp_path / name, resume=name == "b", **longer)) for name in ("c", "b"))
+    assert all(torch.equal(one.model.state_dict()[name], value) for name, value in two.model.state_dict().items())
 
 
 def test_gradient_and_products_are_those_of_the_loss(tmp_path: Path) -> None:
     """Against finite differences of the weighted loss, on a model whose attention sees three frames."""
     run = make_run(tmp_path)
     solver = GaussNewton(run.model, run.loss, run.train, seed=0, frames=300)
-    frames, targets, weight = solver._draw(60, 1)
+    frames, targets, weight = solver._draw(60, 7)
     theta = solver.theta()
     gradient = solver._gradient(frames, targets, weight)
     move = torch.randn(solver.count, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-5

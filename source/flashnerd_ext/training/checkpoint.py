@@ -13,6 +13,7 @@ from flashnerd_ext.files import atomic_save
 from flashnerd_ext.training.config import TrainDynamicsConfig
 
 NAME = "checkpoint.pt"
+# Gauss-Newton iterations do not depend on how many will follow: a finished run can be resumed with a larger number.
 _FREE = (
     "out",
     "resume",
@@ -21,6 +22,7 @@ _FREE = (
     "device",
     "train.checkpoint_seconds",
     "train.compiled",
+    "train.newton",
     "train.validate_every",
 )
 
@@ -53,7 +55,7 @@ def load_checkpoint(folder: Path, config: TrainDynamicsConfig, device: torch.dev
         raise FlashNerdError(f"resume=true, but {path} does not exist: type resume=false, or the out= of that run.")
     try:
         content = torch.load(path, map_location=device, weights_only=True)
-        stored = content["config"]
+        stored = {key: value for key, value in content["config"].items() if key not in _FREE}
     except Exception as error:
         raise FlashNerdError(f"{path} cannot be read as a checkpoint ({type(error).__name__}): delete it.") from None
     current = flatten(config)

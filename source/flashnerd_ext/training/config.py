@@ -33,7 +33,7 @@ class TrainOptions:
     multistep_share: float = option(0.15, "share of the updates that the last phase takes")
     readout: bool = option(True, "solve the readout in closed form at the end (flashnerd recipe)")
     newton: int = option(0, "Gauss-Newton iterations after the updates, for small models; 0 turns them off")
-    newton_frames: int = option(20_000, "frames that a Gauss-Newton step is solved on, and as many that judge it")
+    newton_frames: int = option(100_000, "frames behind the loss and gradient of the Gauss-Newton iterations")
     validate_every: int = option(0, "updates between validations; 0 is a 40th of the run")
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints")
     compiled: bool = option(True, "compile the loss with torch.compile")

@@ -5,13 +5,15 @@ its error falls as the root of the updates, and a few dozen Gauss-Newton steps g
 iteration:
 
 1. Jacobians of a sample of windows make J'J (float32), and its damped Cholesky factor a preconditioner.
-2. A larger sample gives the exact gradient (float64). Conjugate gradients solve the damped Gauss-Newton system of
-   that sample, without its matrix: J'J of few rows alone misjudges the stiff directions, and its steps overshoot.
-3. A third sample, that neither saw, chooses the length of the step; the damping follows the gain. 2 and 3 are done
-   ``SOLVES`` times.
+2. A fixed, large sample gives loss and gradient (float64). Another one gives products with its J'J: conjugate
+   gradients solve the damped Gauss-Newton system without its matrix. (J'J of few rows alone misjudges the stiff
+   directions, and its steps overshoot.)
+3. The fixed sample chooses the length of the step; the damping follows the gain. 2 and 3 are done ``SOLVES`` times.
 
-Squared errors are dominated by the rare states far from the mean. They are drawn more often than they occur and
-weighted down by as much, so that their sum is estimated well; beyond ``FAR`` they count less.
+The sample of the gradient has a hundred residuals a weight, so that fitting it is fitting the data. With a fresh one
+each time the noise of the gradient, which rare states dominate, hid what was left to gain, and the finish stalled.
+For the same reason states far from the mean are drawn more often than they occur and weighted down by as much;
+beyond ``FAR`` they count less.
 
 Everything is a function of weights, damping, seed and the iteration's number: a resumed run takes the same steps.
 """
@@ -36,6 +38,8 @@ ROWS = 3.0
 """Residuals behind the preconditioner, in multiples of the weights."""
 SOLVES = 6
 """Steps from one preconditioner."""
+SHARE = 0.2
+"""Frames behind the products with J'J, as a share of those behind the gradient."""
 PRODUCTS = 14
 """Most products with J'J in a solve."""
 SOLVED = 1e-4
@@ -44,7 +48,7 @@ LENGTHS = (1.0, 0.5, 0.25, 0.1)
 """Lengths of a step that are tried, until the loss no longer falls."""
 LEAST_RIDGE = 1e-4
 """Least damping of the float32 factor; the damping of the system itself may go lower."""
-POWER = 1.5
+POWER = 2.0
 """Windows are drawn in proportion to (1 + squared distance from the mean) ^ POWER."""
 FAR = 12.0
 """Squared distance (mean over features, in standard deviations) beyond which residuals count less."""
@@ -58,7 +62,7 @@ class Gain:
     """What one iteration did."""
 
     before: float
-    """Weighted loss on the third sample before its last step."""
+    """Weighted loss on the fixed sample before the last step."""
     after: float
     """The same after it."""
     length: float
@@ -73,7 +77,7 @@ class GaussNewton:
         loss: Its residuals are what is minimised.
         windows: Training windows.
         seed: Seed of the samples.
-        frames: Frames in the second and in the third sample.
+        frames: Frames in the sample that gives loss and gradient.
         uniform: Draw uniformly and weigh all rows the same.
 
     Attributes:
@@ -92,7 +96,7 @@ class GaussNewton:
         self.mean, self.std, self.power = model.frame_norm.mean, model.frame_norm.std, 0.0 if uniform else POWER
         self.windows = replace(windows)
         self.windows.emphasise(self.mean.cpu(), self.std.cpu(), self.power)
-        self.samples = max(1, frames // windows.length)
+        self.sample = self._draw(max(1, frames // windows.length), 1)
         self.names = [name for name, _ in model.named_parameters()]
         self.sizes = [parameter.numel() for parameter in model.parameters()]
         self.shapes = [parameter.shape for parameter in model.parameters()]
@@ -106,14 +110,11 @@ class GaussNewton:
         scale, factor = self._preconditioner(theta, number)
         gain = Gain(0.0, 0.0, 0.0)
         for part in range(SOLVES):
-            frames, targets, weight = self._draw(self.samples, 3 * number + 1, part)
-            gradient = self._gradient(frames, targets, weight)
-            product = self._products(theta, frames, weight)
-            move = self._solve(gradient, product, scale, factor)
-            theta, gain = self._take(theta, move, float(-gradient @ move), 3 * number + 2, part)
+            gradient = self._gradient(*self.sample)
+            frames, _, weight = self._draw(max(1, round(SHARE * len(self.sample[0]))), 2 * number + 3, part)
+            move = self._solve(gradient, self._products(theta, frames, weight), scale, factor)
+            theta, gain = self._take(theta, move, float(-gradient @ move))
             self._put(theta)
-            if not gain.length:
-                break
         return gain
 
     def theta(self) -> Tensor:
@@ -158,7 +159,7 @@ class GaussNewton:
     def _preconditioner(self, theta: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """Scale [P] and lower Cholesky factor [P, P] of the damped, unit-diagonal J'J, float32."""
         length, outputs = self.windows.length, self.model.out_size
-        frames, _, weight = self._draw(max(1, round(ROWS * self.count / (length * outputs))), 3 * number)
+        frames, _, weight = self._draw(max(1, round(ROWS * self.count / (length * outputs))), 2 * number + 2)
         gram = torch.zeros((self.count, self.count), device=theta.device)
         chunk = max(1, _CHUNK // (length * outputs))
         for part, factor in zip(frames.split(chunk), weight.float().split(chunk), strict=True):
@@ -236,22 +237,21 @@ class GaussNewton:
             direction, size = turned + now / size * direction, now
         return move
 
-    def _take(self, theta: Tensor, move: Tensor, promised: float, stream: int, part: int) -> tuple[Tensor, Gain]:
-        """The best of some lengths of a step, judged on windows of its own; the damping follows the gain."""
-        sample = self._draw(self.samples, stream, part)
-        before = self._loss(theta, *sample)
+    def _take(self, theta: Tensor, move: Tensor, promised: float) -> tuple[Tensor, Gain]:
+        """The best of some lengths of a step; the damping follows the gain."""
+        before = self._loss(theta, *self.sample)
         whole, best, kept, length = self._whole(move), before, theta, 0.0
         for trial in LENGTHS:
             moved = theta + trial * whole
-            loss = self._loss(moved, *sample)
+            loss = self._loss(moved, *self.sample)
             if loss < best:
                 best, kept, length = loss, moved, trial
             elif length:
                 break
         if length == 1.0 and before - best > 0.5 * promised:
-            self.damping = max(self.damping / 3.0, 1e-10)
+            self.damping = max(self.damping / 2.0, 1e-10)
         elif length < 1.0:
-            self.damping = min(self.damping * (1.5 if length == 0.5 else 3.0 if length else 8.0), 10.0)
+            self.damping = min(self.damping * (1.5 if length == 0.5 else 3.0 if length else 10.0), 10.0)
         return kept, Gain(before, best, length)
 
     @torch.no_grad()
