@@ -1,4 +1,4 @@
-"""ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships and learned physics as the default.
+"""ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships, in learned or analytical physics.
 
 The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in
 its place, with a rotor inertia added, run by the physics backend (``use_newton_actuators``), and says so here;
@@ -36,11 +36,11 @@ _LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
 
 @configclass
 class FlashNerdAnymalCPhysicsCfg(PresetCfg):
-    """Learned physics, with analytical physics beside it for comparison."""
+    """Analytical physics, and learned physics beside it, which needs a bundle of one's own so far."""
 
-    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="anymal_c")
+    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
     newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="anymal_c")
+    default: NewtonCfg = _ANALYTICAL
 
 
 @configclass

@@ -121,6 +121,11 @@ def prepare(
     """Windows, statistics, the affine start and the loss; ``sources`` says which data set each trajectory is of."""
     integrator = Integrator(robot.layout, robot.dt, robot.inner_steps, model.kinematic_prior)
     length = config.train.window
+    if config.train.multistep > 1 and model.rows_capacity:
+        raise FlashNerdError(
+            f"train.multistep is {config.train.multistep}, but contacts of predicted states cannot be found while "
+            "training: type train.multistep=0, or options.rows_capacity=0 for a model without contact rows."
+        )
     sensed = Sensed(robot.layout, len(robot.links)) if model.sensed else None
 
     def windows(part: Trajectories, size: int) -> Windows:
