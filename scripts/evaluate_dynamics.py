@@ -46,7 +46,7 @@ class EvaluateConfig:
     horizons: list[int] = field(default_factory=lambda: [1, 15, 100, 200], metadata={"help": "horizons [model steps]"})
     rollouts: int = _help(512, "rollouts from initial states, at most")
     all_frames: int = _help(512, "rollouts from frames anywhere in a trajectory, at most; 0 for none")
-    noise: str = _help("rounding", "beside the table: rounding, mujoco_warp, model (simulator disturbed as the model errs) or none")
+    noise: str = _help("rounding", "rounding, mujoco_warp, model (simulator disturbed as the model errs) or none")
     batch: int = _help(256, "rollouts stepped together")
     panels: int = _help(4, "rollouts in the clip")
     device: str = _help("cpu", "device of the models")
