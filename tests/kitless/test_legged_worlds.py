@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from types import SimpleNamespace
 
@@ -100,6 +101,27 @@ def test_torques_of_implicit_drives_are_those_that_act(name: str, joint: str, st
     assert far == pytest.approx(limit, rel=1e-6)
     # Newton's third law: what one drive does, others feel, but by less than it.
     assert np.abs(np.delete(engine.torque[0] - engine.torque[2], index)).max() < stiffness * error
+
+
+def test_gain_conditions_scale_stiffness_and_damping_of_every_implicit_drive() -> None:
+    """Newton makes two actuators a joint, one in position and one in velocity; each has its own share."""
+    robot = get_robot("g1")
+    layout = dataclasses.replace(robot.layout, conditions=("stiffness", "damping"))
+    engine = MujocoC(export_model(dataclasses.replace(robot, layout=layout)))
+    engine.set_worlds(np.array([[0.0, 0.0], [0.5, -0.2]], np.float32), None)
+    assert engine.models is not None
+    plain, changed = engine.models
+    gain, bias = (
+        getattr(changed, f"actuator_{name}prm")
+        / np.where(getattr(plain, f"actuator_{name}prm") == 0.0, np.nan, getattr(plain, f"actuator_{name}prm"))
+        for name in ("gain", "bias")
+    )
+    position = plain.actuator_biasprm[:, 1] != 0.0
+    assert position.sum() == (~position).sum() == 37
+    np.testing.assert_allclose(gain[position, 0], 1.5, rtol=1e-6)
+    np.testing.assert_allclose(bias[position, 1], 1.5, rtol=1e-6)
+    np.testing.assert_allclose(gain[~position, 0], 0.8, rtol=1e-6)
+    np.testing.assert_allclose(bias[~position, 2], 0.8, rtol=1e-6)
 
 
 def stage(robot: RobotDescription, worlds: int, conditions: tuple[str, ...]):
