@@ -189,6 +189,9 @@ WRONG = [
     ("--task Isaac-Cartpole --agent rsl_rl_cfg", "has no agent configuration"),
     ("--task Isaac-Cartpole physics=newton_mjwarp env.sim.physics.solver_cfg.bundle=x", "has no effect here"),
     ("--task Isaac-Cartpole physics=ovphysx --video", "need Newton physics"),
+    ("--task Isaac-Cartpole physics=newton_mjwarp --refresh 5", "type physics=flashnerd"),
+    ("--task Isaac-Cartpole physics=flashnerd refresh.steps=9", "type --refresh 100"),
+    ("--task Isaac-Cartpole physics=flashnerd --refresh 5 refresh.data=/nowhere", "no data set"),
     ("--task Isaac-Cartpole physics=flashnerd env.sim.physics.solver_cfg.bundle=/nowhere", "'/nowhere' does not exist"),
 ]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from flashnerd_ext.data.dataset import load_trajectories
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.rl.record.commands import BINS, assign, bins_of, check_bins
+from flashnerd_ext.rl.record.commands import BINS, assign, bins_of, check_bins, force_bins, reachable
 from flashnerd_ext.rl.record.cut import cut
 from flashnerd_ext.rl.record.folder import splits_of
 from flashnerd_ext.rl.record.moment import Moment
@@ -101,6 +103,38 @@ def test_bins_of_commands() -> None:
         check_bins({"forward": 0.0})
 
 
+class Term:
+    """The part of Isaac Lab's velocity command that bins need; forward only, as some tasks have it."""
+
+    def __init__(self, worlds: int) -> None:
+        ranges = SimpleNamespace(lin_vel_x=(0.3, 1.0), lin_vel_y=(-0.1, 0.1), ang_vel_z=(-1.0, 1.0))
+        self.cfg, self.num_envs, self.device = SimpleNamespace(ranges=ranges), worlds, "cpu"
+        self.vel_command_b = torch.full((worlds, 3), 9.0)
+        self.is_heading_env = torch.ones(worlds, dtype=torch.bool)
+        self.is_standing_env = torch.zeros(worlds, dtype=torch.bool)
+        self.drawn: list[object] = []
+
+    def _resample_command(self, env_ids: object) -> None:
+        self.drawn.append(env_ids)
+
+
+def test_worlds_draw_within_their_bin() -> None:
+    term = Term(6)
+    assert reachable(term) == ["stand", "turn", "forward"]
+    names = ["stand", "turn", "forward", "forward"]
+    undo = force_bins(term, [BINS.index(name) for name in names] + [-1, -1])
+    term._resample_command(torch.tensor([0, 1, 2, 4]))
+    assert [BINS[i] for i in bins_of(term.vel_command_b[:3].numpy())] == names[:3]
+    assert (term.vel_command_b[3:] == 9.0).all()  # not asked for, or the task's own
+    assert term.is_standing_env.tolist() == [True] + [False] * 5
+    assert term.is_heading_env.tolist() == [False, False, False, True, True, True]
+    undo()
+    term._resample_command(slice(None))
+    assert (term.vel_command_b[3:] == 9.0).all() and len(term.drawn) == 2
+    with pytest.raises(FlashNerdError, match="never give it"):
+        force_bins(term, [BINS.index("backward")] * 6)
+
+
 def test_episodes_are_scored_once_a_world_and_by_bin() -> None:
     book = EpisodeBook(np.array([0, 0, 1, 1]), np.zeros(4, bool), 1, 0.1)
     command = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
@@ -139,9 +173,11 @@ def test_a_robot_that_turns_is_measured_in_its_own_frame() -> None:
 
 
 def test_splits_share_no_world() -> None:
-    splits = splits_of(20, 0.1, 0.2)
-    assert [len(splits[name]) for name in ("train", "val", "test")] == [14, 2, 4]
+    groups = np.arange(20) % 4
+    splits = splits_of(groups, 0.2, 0.1)
+    assert [len(splits[name]) for name in ("train", "val", "test")] == [14, 4, 2]
     assert sorted(np.concatenate(list(splits.values())).tolist()) == list(range(20))
+    assert sorted(groups[splits["val"]].tolist()) == [0, 1, 2, 3]  # each group is held out in turn
 
 
 def test_options_and_names(tmp_path: Path) -> None:
@@ -180,7 +216,7 @@ def test_a_written_folder_is_a_data_set(tmp_path: Path) -> None:
     )
     pieces = cut(CARTPOLE, moments(9, 10), 4)
     source = Source("newton_mjwarp", "1", 3, "made here", {"0-a-x0": "mean", "0-a-x1": "noise"}, {"task": "t"})
-    write_folder(tmp_path, CARTPOLE, model, pieces, np.arange(10) % 2, source, splits_of(10, 0.2, 0.0))
+    write_folder(tmp_path, CARTPOLE, model, pieces, np.arange(10) % 2, source, splits_of(np.arange(10) % 2, 0.2, 0.0))
     train, val = (load_trajectories(tmp_path, split, CARTPOLE) for split in ("train", "val"))
     # The lone ninth step of each world is left out.
     assert (train.transitions, val.transitions) == (64, 16) and train.meta["samplers"] == ["0-a-x0", "0-a-x1"]

@@ -88,6 +88,11 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
             agent_cfg.device = run.device
         run.facts = manifest.physics_facts(name, env_cfg, words)
         run.task, run.agent, run.words = name, agent, words
+        if run.refresh is not None and run.facts["bundle"] == "none":
+            raise FlashNerdError(
+                f"--refresh keeps a learned world honest, but physics={run.facts['physics']} is none: type "
+                "physics=flashnerd, or leave --refresh out."
+            )
         print(f"{run.action}: {manifest.describe(run.facts)}, device {run.device}")
         return env_cfg, agent_cfg
 

@@ -44,10 +44,21 @@ class Source:
     facts: Mapping[str, Any]
 
 
-def splits_of(worlds: int, val: float, test: float) -> dict[str, np.ndarray]:
-    """Worlds of each split, so that no trajectory of a split goes on in another; drawn with a fixed seed."""
-    order = np.random.default_rng(0).permutation(worlds)
-    held, tested = round(val * worlds), round(test * worlds)
+def splits_of(groups: np.ndarray, val: float, test: float) -> dict[str, np.ndarray]:
+    """Worlds of each split, so that no trajectory of a split goes on in another; drawn with a fixed seed.
+
+    Args:
+        groups: Group of each world, [N]: a split takes from all groups in turn.
+        val, test: Share of the worlds.
+    """
+    drawn = np.random.default_rng(0).permutation(len(groups))
+    # How many worlds of its own group come before each one in the drawn order.
+    turn = np.zeros(len(groups), np.int64)
+    for group in np.unique(groups):
+        mine = drawn[groups[drawn] == group]
+        turn[mine] = np.arange(len(mine))
+    order = np.lexsort((groups, turn))
+    held, tested = round(val * len(groups)), round(test * len(groups))
     parts = np.split(order, [held, held + tested])
     return {"train": np.sort(parts[2]), "val": np.sort(parts[0]), "test": np.sort(parts[1])}
 

@@ -243,7 +243,7 @@ def write_data(
     source = Source(
         config.physics, version("mujoco-warp"), config.seed, shlex.join(sys.argv), names_of(paths, rolled.labels), facts
     )
-    splits = splits_of(config.num_envs, config.val, config.test)
+    splits = splits_of(rolled.groups, config.val, config.test)
     summary = write_folder(Path(config.out), robot, nominal, pieces, rolled.groups, source, splits)
     figures = {name: split["valid_transitions"] for name, split in summary["splits"].items()}
     return figures | {"dropped_steps": pieces.dropped, "jumps": pieces.jumps}

@@ -75,22 +75,24 @@ class Tap:
                 "torque of its drives is read by their number: record the robot alone."
             )
         compiled = exported.compile()
-        names = [joint_name(label) for label in self._model.body_label]
         # Condition -> what of which bodies, and its nominal value.
         self._inertial: dict[int, tuple[str, Tensor, float]] = {}
         for column, name in enumerate(self.robot.layout.conditions):
-            found = inertial_condition(name)
-            if found is None:
+            described = inertial_condition(name)
+            if described is None:
                 continue
-            what, link = found
+            what, link = described
             body = compiled.body(exported.links[link] if link else exported.base_body).id
-            if link:
-                bodies = [i for i, name in enumerate(names) if name == link]
-                bodies = np.array(sorted(bodies, key=lambda i: int(self._model.body_world.numpy()[i])), np.int64)
-            else:
-                bodies = root_bodies(self._model)
             value = compiled.body_mass[body] if what == "mass" else compiled.body_ipos[body]["xyz".index(what[-1])]
-            self._inertial[column] = (what, torch.from_numpy(bodies).to(self._device), float(value))
+            self._inertial[column] = (what, self._bodies_of(link), float(value))
+
+    def _bodies_of(self, link: str) -> Tensor:
+        """Index of a link's body in every world, in the order of the worlds; the base's for an empty name."""
+        if not link:
+            return torch.from_numpy(root_bodies(self._model)).to(self._device)
+        found = np.array([i for i, label in enumerate(self._model.body_label) if joint_name(label) == link])
+        order = np.argsort(self._model.body_world.numpy()[found], kind="stable")
+        return torch.from_numpy(found[order]).to(self._device)
 
     def remove(self) -> None:
         """Give the solver its own step back."""
