@@ -186,7 +186,8 @@ class ContactStage:
             dim=shape[0],
             inputs=[
                 self._dirty_out, self._near, self._which, self._shapes, self._links, self._base, state.body_q,
-                state.body_qd, model.body_com, model.shape_body, model.shape_material_mu, self._normal, self._plane_shape, self.gap,
+                state.body_qd, model.body_com, model.shape_body, model.shape_material_mu, self._normal,
+                self._plane_shape, self.gap,
             ],
             outputs=self._out,
             device=model.device,
