@@ -112,7 +112,7 @@ class Refresh:
                 self._advance(item, iteration, wait=True)
         facts = next((item.facts for item in reversed(self.state.rounds) if "kept" in item.facts), None)
         if facts is not None:
-            print(f"refresh: {kept_text(facts)} of the learned return in the simulator; bundle {self.state.bundle}")
+            print(f"refresh: the last policy in the simulator: {kept_text(facts)}; bundle {self.state.bundle}")
         if self.state.best is not None:
             print(f"refresh: best checkpoint {self.state.best['path']} (iteration {self.state.best['iteration']})")
 
