@@ -93,6 +93,10 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
                 f"--refresh keeps a learned world honest, but physics={run.facts['physics']} is none: type "
                 "physics=flashnerd, or leave --refresh out."
             )
+        if run.refresh is not None:
+            from flashnerd_ext.rl.record.program import robot_of
+
+            run.refresh.check(robot_of(name).name)
         print(f"{run.action}: {manifest.describe(run.facts)}, device {run.device}")
         return env_cfg, agent_cfg
 
