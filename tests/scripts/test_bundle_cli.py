@@ -125,4 +125,4 @@ def test_a_reader_that_stops_early_is_no_error(repo: Path, tmp_path: Path) -> No
 def test_the_card_on_disk_is_plain_json(tmp_path: Path) -> None:
     example_bundle(tmp_path / "b")
     content = json.loads((tmp_path / "b" / "card.json").read_text())
-    assert content["schema_version"] == 1 and content["simulation"]["decimation"] == 2
+    assert content["schema_version"] == 2 and content["simulation"]["decimation"] == 2
