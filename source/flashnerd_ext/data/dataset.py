@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from flashnerd_ext.errors import FlashNerdError, nearest
+from flashnerd_ext.files import atomic_save
 
 SCHEMA_VERSION = 1
 QUATERNION_ORDER = "xyzw"
@@ -185,6 +186,25 @@ def read_shard(path: Path, robot: Any = None) -> tuple[dict[str, np.ndarray], di
         for name, size in (("joint_q", robot.layout.nq), ("joint_qd", robot.layout.nv), ("actuation", robot.layout.nu)):
             _check(path, f"width of {name}", columns[name].shape[2], size)
     return columns, attributes
+
+
+def save_shard(path: Path, columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> Path:
+    """Write a shard, whole or not at all; the same numbers give the same bytes.
+
+    Args:
+        columns: :data:`COLUMNS`, and those of :data:`EXTRA` that the data set has; others are left out.
+        attributes: Of the file; see :func:`read_shard` for the ones that a reader needs.
+    """
+
+    def save(temporary: Path) -> None:
+        # No time stamps and no library-version tricks.
+        with h5py.File(temporary, "w", track_order=True) as file:
+            for name in (*COLUMNS, *(name for name in EXTRA if name in columns)):
+                file.create_dataset(name, data=columns[name], track_times=False)
+            for key, value in attributes.items():
+                file.attrs[key] = value
+
+    return atomic_save(path, save)
 
 
 def _plain(value: Any) -> Any:

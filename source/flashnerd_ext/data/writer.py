@@ -25,6 +25,7 @@ from flashnerd_ext.data.dataset import (
     QUATERNION_ORDER,
     SCHEMA_VERSION,
     file_hash,
+    save_shard,
     shard_index,
     shard_paths,
 )
@@ -34,7 +35,7 @@ from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.samplers import SPLITS, counts, mixture, samplers_of
 from flashnerd_ext.data.statistics import Statistics
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.files import atomic_save, write_json
+from flashnerd_ext.files import write_json
 from flashnerd_ext.robots.description import RobotDescription
 
 MAX_ROUNDS = 60
@@ -362,15 +363,7 @@ class Writer:
             "statistics": shard_statistics(columns).packed(),
         }
 
-        def save(temporary: Path) -> None:
-            # No time stamps and no library-version tricks: the same numbers give the same bytes.
-            with h5py.File(temporary, "w", track_order=True) as file:
-                for name in (*COLUMNS, *(name for name in EXTRA if name in columns)):
-                    file.create_dataset(name, data=columns[name], track_times=False)
-                for key, value in attributes.items():
-                    file.attrs[key] = value
-
-        atomic_save(path, save)
+        save_shard(path, columns, attributes)
 
     def finish(self) -> dict[str, Any] | None:
         """Merge the shards' statistics in index order and write ``dataset.json``; ``None`` while shards are missing."""

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
-from flashnerd_ext.data.dataset import COLUMNS, EXTRA, FILE, QUATERNION_ORDER, SCHEMA_VERSION, file_hash
+from flashnerd_ext.data.dataset import EXTRA, FILE, QUATERNION_ORDER, SCHEMA_VERSION, file_hash, save_shard
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.statistics import Statistics
 from flashnerd_ext.data.writer import contact_columns, feature_names, shard_statistics
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.files import atomic_save, write_json
+from flashnerd_ext.files import write_json
 from flashnerd_ext.rl.record.cut import Pieces
 from flashnerd_ext.robots.description import RobotDescription
 
@@ -161,14 +160,7 @@ def _write(
         "statistics": statistics.packed(),
     }
 
-    def save(temporary: Path) -> None:
-        with h5py.File(temporary, "w", track_order=True) as file:
-            for name in (*COLUMNS, *(name for name in EXTRA if name in columns)):
-                file.create_dataset(name, data=columns[name], track_times=False)
-            for key, value in attributes.items():
-                file.attrs[key] = value
-
-    path = atomic_save(folder / split / "shard-000-00000.h5", save)
+    path = save_shard(folder / split / "shard-000-00000.h5", columns, attributes)
     return _facts(columns, statistics, robot, [path]) | {
         "samplers": {
             name: {"share": float(count / max(drawn.sum(), 1)), "trajectories": int(count), "tried": int(count)}
