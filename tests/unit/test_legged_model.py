@@ -233,3 +233,30 @@ def test_loss_of_sensed_values_is_weighted_and_leaves_the_metric_alone() -> None
     out[:, 2 * LEG.nv :] = 4.0
     assert float(loss(out, target)) == pytest.approx(0.25 * 4.0)
     assert float(loss.nrmse(out, target)) == 0.0
+
+
+def test_unrolled_frames_show_the_condition_of_their_world() -> None:
+    """A model whose only input that matters is the condition: its loss tells whether the unrolled frames have it."""
+    from flashnerd_ext.training.multistep import unrolled_loss
+
+    rng = np.random.default_rng(0)
+    q, qd = (x.numpy().reshape(3, 7, -1) for x in random_state(21))
+    extra = {"condition": rng.normal(size=(3, 3)).astype(np.float32)}
+    integrator = Integrator(LEG, 0.02, 8, True)
+    actuation = rng.normal(size=(3, 6, 2)).astype(np.float32)
+    windows = make_windows(LEG, integrator, q, qd, actuation, np.ones((3, 6), bool), 3, extra)
+    seen: list[torch.Tensor] = []
+
+    class Spy(FlashNerd):
+        def sequence(self, frames: torch.Tensor, rows: ContactRows | None = None) -> torch.Tensor:
+            seen.append(frames[:, -1, -3:])
+            return super().sequence(frames, rows)
+
+    torch.manual_seed(0)
+    model = Spy(LEG, FlashNerdConfig(width=8, hidden=8, heads=2))
+    loss = StateLoss(integrator, torch.ones(LEG.nv), torch.ones(LEG.nv))
+    starts = windows.starts[[0, 4, 9]]
+    unrolled_loss(model, loss, windows, starts, 2, torch.device("cpu"))
+    wanted = torch.from_numpy(extra["condition"])[starts // 6]
+    assert len(seen) == 2
+    assert all(torch.equal(frame, wanted) for frame in seen)

@@ -228,18 +228,17 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         assert clock is not None
         rounds = NewtonManager._decimation // clock.sim_steps
         for i in range(rounds):
-            if cls._adapter is not None and not solver.frame.targets:
+            if solver.frame.targets:
+                # The model takes the targets; what rewards read as applied torque is its mean over the step.
+                cls._model_step()
+                solver.publish_torque(backend.control)
+            elif cls._adapter is not None:
                 last = i == rounds - 1
                 cls._adapter.step(backend.state_0, backend.control, clock.dt, swap_state=rounds % 2 == 0 or not last)
+            for callback in cls._post_actuator_callbacks:
+                callback()
             if not solver.frame.targets:
-                for callback in cls._post_actuator_callbacks:
-                    callback()
-            cls._model_step()
-            if solver.frame.targets:
-                # The model took the targets; what rewards read as applied torque is its mean over the step.
-                solver.publish_torque(backend.control)
-                for callback in cls._post_actuator_callbacks:
-                    callback()
+                cls._model_step()
         cls._publish()
 
     @classmethod

@@ -24,11 +24,12 @@ def unrolled_loss(
     true_q = windows.joint_q[trajectory[:, None], time[:, None] + offsets].to(device)
     true_qd = windows.joint_qd[trajectory[:, None], time[:, None] + offsets].to(device)
     act = windows.actuation[trajectory[:, None], time[:, None] + offsets[:-1]].to(device)
+    condition = None if windows.condition is None else windows.condition[trajectory].to(device)
     q, qd = true_q[:, 0], true_qd[:, 0]
     frames: list[Tensor] = []
     total = torch.zeros((), device=device)
     for k in range(steps):
-        frames = [*frames, encode_frame(model.layout, q, qd, act[:, k])][-model.history :]
+        frames = [*frames, encode_frame(model.layout, q, qd, act[:, k], condition)][-model.history :]
         out = model.sequence(torch.stack(frames, 1))[:, -1]
         q, qd = loss.integrator.apply(q, qd, out)
         total = total + state_error(loss, q, qd, true_q[:, k + 1], true_qd[:, k + 1])
