@@ -67,6 +67,11 @@ class RowDetector:
         # than needed, and what lies beyond the gap is dropped afterwards.
         world.geom_margin[:] = self.gap
         world.geom_gap[:] = 0.0
+        # Contacts of two links make no row, so they are not looked for: most pairs of geoms are of that kind.
+        of_robot = np.isin(world.geom_bodyid, [world.body(name).id for name in self.engine.model.links.values()])
+        collides = (world.geom_contype != 0) | (world.geom_conaffinity != 0)
+        world.geom_contype[:] = np.where(collides & ~of_robot, 1, 0)
+        world.geom_conaffinity[:] = np.where(collides & of_robot, 1, 0)
         return world
 
     def rows(
