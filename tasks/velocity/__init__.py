@@ -6,13 +6,24 @@ import gymnasium as gym
 
 from . import agents
 
-gym.register(
-    id="FlashNeRD-Velocity-Flat-AnymalC",
-    entry_point="isaaclab.envs:ManagerBasedRLEnv",
-    disable_env_checker=True,
-    kwargs={
-        "env_cfg_entry_point": f"{__name__}.anymal_c_env_cfg:FlashNerdAnymalCFlatEnvCfg",
-        "rsl_rl_cfg_entry_point": f"{agents.__name__}.rsl_rl_ppo_cfg:FlashNerdAnymalCFlatPPORunnerCfg",
-        "default_agent": "rsl_rl",
-    },
-)
+_TASKS = {
+    "FlashNeRD-Velocity-Flat-AnymalC": (
+        "anymal_c_env_cfg:FlashNerdAnymalCFlatEnvCfg",
+        "FlashNerdAnymalCFlatPPORunnerCfg",
+    ),
+    "FlashNeRD-Velocity-Flat-Go2": ("go2_env_cfg:FlashNerdGo2FlatEnvCfg", "FlashNerdGo2FlatPPORunnerCfg"),
+    "FlashNeRD-Velocity-Flat-G1": ("g1_env_cfg:FlashNerdG1FlatEnvCfg", "FlashNerdG1FlatPPORunnerCfg"),
+}
+"""Gym id -> environment configuration and PPO configuration."""
+
+for _id, (_env, _agent) in _TASKS.items():
+    gym.register(
+        id=_id,
+        entry_point="isaaclab.envs:ManagerBasedRLEnv",
+        disable_env_checker=True,
+        kwargs={
+            "env_cfg_entry_point": f"{__name__}.{_env}",
+            "rsl_rl_cfg_entry_point": f"{agents.__name__}.rsl_rl_ppo_cfg:{_agent}",
+            "default_agent": "rsl_rl",
+        },
+    )

@@ -7,29 +7,17 @@ everything else is the stock task's. Both physics find contacts with MuJoCo's de
 
 from __future__ import annotations
 
-import copy
-
 from isaaclab.utils import configclass, replace
 from isaaclab_assets.robots.anymal import ANYDRIVE_3_SIMPLE_ACTUATOR_CFG
 from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.flat_env_cfg import AnymalCFlatEnvCfg
 from isaaclab_tasks.utils import PresetCfg
 
-from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
 from flashnerd_ext.robots.anymal_c import ARMATURE
 
+from .physics import analytical, learned
 
-def _analytical() -> NewtonCfg:
-    """The stock task's MuJoCo Warp settings, with MuJoCo's own contact detector."""
-    physics = copy.deepcopy(AnymalCFlatEnvCfg().sim.physics.newton_mjwarp)  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
-    physics.solver_cfg.use_mujoco_contacts = True
-    # MuJoCo's detector makes up to four points of a cylinder or box where Newton's made fewer.
-    physics.solver_cfg.nconmax, physics.solver_cfg.njmax = 60, 260
-    physics.collision_cfg = None
-    return physics
-
-
-_ANALYTICAL = _analytical()
+_ANALYTICAL = analytical(AnymalCFlatEnvCfg(), contacts=12, constraints=120)
 _LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
 """The shipped motor with a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says why."""
 
@@ -38,7 +26,8 @@ _LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
 class FlashNerdAnymalCPhysicsCfg(PresetCfg):
     """Analytical physics, and learned physics beside it, which needs a bundle of one's own so far."""
 
-    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
+    flashnerd: NewtonCfg = learned(_ANALYTICAL, "auto")
+    mujoco_c: NewtonCfg = learned(_ANALYTICAL, "auto", "mujoco_c")
     newton_mjwarp: NewtonCfg = _ANALYTICAL
     default: NewtonCfg = _ANALYTICAL
 

@@ -21,6 +21,7 @@ from flashnerd_ext.physics.environment import attach, calling_environment
 from flashnerd_ext.physics.facts import check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
 from flashnerd_ext.solver.dump import GuardDump
+from flashnerd_ext.solver.engine_stepper import ENGINE
 from flashnerd_ext.solver.integrate import fit_clock
 from flashnerd_ext.solver.mapping import CLONE_REMEDY
 from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
@@ -28,6 +29,7 @@ from flashnerd_ext.solver.stream import make_stepper, wants_compiled
 
 logger = logging.getLogger(__name__)
 
+_NO_MARGIN = 1e6
 _CHANGES = {
     ModelFlags.BODY_INERTIAL_PROPERTIES: "mass, centre of mass or inertia of a body",
     ModelFlags.SHAPE_PROPERTIES: "friction, restitution or another contact property of a shape",
@@ -83,7 +85,8 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             model,
             bundle,
             stepper,
-            guard_margin=solver_cfg.guard_margin,
+            # The envelope says what a model knows; the simulator itself knows everything.
+            guard_margin=_NO_MARGIN if solver_cfg.model == ENGINE else solver_cfg.guard_margin,
             guard_history=solver_cfg.guard_history,
             **kwargs,
         )
@@ -96,10 +99,10 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         # The learned step sees commands only; viewers must not offer to pull at bodies.
         NewtonManager._supports_rigid_body_force_input = False
         solver = cls._learned()
-        card = solver.bundle.card
+        card, running = solver.bundle.card, solver.stream.stepper.model
         print(
-            f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), model {card.model.name}, "
-            f"{solver.stream.stepper.model.parameter_count()} weights, step {card.dt * 1e3:.4g} ms; cache, guard and "
+            f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), model {running.name}, "
+            f"{running.parameter_count()} weights, step {card.dt * 1e3:.4g} ms; cache, guard and "
             f"history hold {solver.nbytes / 2**20:.1f} MiB for {solver.frame.map.worlds} worlds"
         )
 

@@ -35,7 +35,8 @@ class FlashNerdSolverCfg(MJWarpSolverCfg):
 
     model: str = ""
     """Run the bundle's weights in another implementation of the same function, e.g. ``nerd_optimized`` for a ``nerd``
-    bundle. Empty takes the one that the card names."""
+    bundle; ``mujoco_c`` steps the simulator that the bundle was learned from in their place. Empty takes the one that
+    the card names."""
 
     dtype: str = "float32"
     """Dtype of the model's matrices: ``float32`` or ``bfloat16``. States and statistics keep their precision."""

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 PRESET = "flashnerd"
 """Name that ``physics=`` takes."""
+ENGINE_PRESET = "mujoco_c"
+"""The same backend with MuJoCo C in place of the learned model, for robots with contacts."""
 
 STOCK: dict[str, str] = {
     "isaaclab_tasks.core.cartpole.cartpole_common:CartpolePhysicsCfg": "cartpole",
@@ -34,15 +36,16 @@ class FlashNerdPreset:
 
     Args:
         bundle: Shipped name or path, or ``auto``.
+        model: ``solver_cfg.model``; empty for the bundle's own.
     """
 
-    def __init__(self, bundle: str) -> None:
-        self.bundle = bundle
+    def __init__(self, bundle: str, model: str = "") -> None:
+        self.bundle, self.model = bundle, model
 
     def __get__(self, instance: object | None, owner: type) -> Any:
         from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
 
-        return flashnerd_physics(_analytical(owner), bundle=self.bundle)
+        return flashnerd_physics(_analytical(owner), bundle=self.bundle, model=self.model)
 
 
 def _analytical(owner: type) -> Any:
@@ -64,6 +67,8 @@ def offer(preset_class: type, bundle: str = "auto") -> None:
         bundle: Shipped name or path; ``auto`` chooses by the robot's joints when the simulation is built.
     """
     setattr(preset_class, PRESET, FlashNerdPreset(bundle))
+    if bundle == "auto":
+        setattr(preset_class, ENGINE_PRESET, FlashNerdPreset(bundle, ENGINE_PRESET))
 
 
 def install() -> list[str]:

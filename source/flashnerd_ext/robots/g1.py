@@ -113,5 +113,5 @@ G1 = RobotDescription(
     ),
     # The stock task's event: mass of the torso within a factor of 1.25; with a margin.
     condition_range={"mass:torso_link": (-0.25, 0.3)},
-    tasks=("Isaac-Velocity-Flat-G1",),
+    tasks=("Isaac-Velocity-Flat-G1", "FlashNeRD-Velocity-Flat-G1"),
 )

@@ -75,5 +75,5 @@ GO2 = RobotDescription(
         "base_com_y": (-0.06, 0.06),
         "base_com_z": (-0.02, 0.02),
     },
-    tasks=("Isaac-Velocity-Flat-UnitreeGo2",),
+    tasks=("Isaac-Velocity-Flat-UnitreeGo2", "FlashNeRD-Velocity-Flat-Go2"),
 )

@@ -124,7 +124,8 @@ class ContactStage:
         self._plane_shape = wp.array(np.array(planes, np.int32), dtype=int, device=device)
         self._near = wp.zeros((worlds, len(slots)), dtype=wp.vec4, device=device)
         self._which = wp.zeros((worlds, len(slots)), dtype=int, device=device)
-        self.ground = int(planes[0])
+        self.ground, self._planes = int(planes[0]), torch.tensor(planes)
+        self._table = torch.tensor(table)
         first = {self.links.index(names[bodies[s]]): i for i, s in reversed(list(enumerate(slots)))}
         self.link_shape = np.array(
             [[row[first[j]] if j in first else -1 for j in range(len(self.links))] for row in table]
@@ -155,6 +156,11 @@ class ContactStage:
         order = sorted(base, key=lambda i: int(body_world[i]))
         self.base = np.array(order)
         self._base = wp.array(np.array(order, np.int32), dtype=int, device=self._model.device)
+
+    def friction(self) -> torch.Tensor:
+        """Sliding friction of each robot on the ground [N]: that of its first shape, as one number stands for all."""
+        mu = wp.to_torch(self._model.shape_material_mu, requires_grad=False)
+        return torch.maximum(mu[self._table[:, 0]], mu[self._planes].max())
 
     def rows(self, state: Any, dirty: torch.Tensor | None = None, count: bool = True) -> ContactRows | None:
         """Rows of the present state, ``None`` where the model takes none; the buffers are the same each time.

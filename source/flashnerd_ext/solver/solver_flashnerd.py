@@ -16,6 +16,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.conditions import ConditionStage
 from flashnerd_ext.solver.contacts import ContactStage
 from flashnerd_ext.solver.dump import GuardDump
+from flashnerd_ext.solver.engine_stepper import EngineStepper
 from flashnerd_ext.solver.frame import FrameStage
 from flashnerd_ext.solver.guard import GuardStage, card_bounds
 from flashnerd_ext.solver.integrate import ModelClock
@@ -55,7 +56,7 @@ class SolverFlashNerd(SolverMuJoCo):
         self,
         model: Model,
         bundle: Bundle,
-        stepper: Stepper,
+        stepper: Stepper | EngineStepper,
         *,
         guard_margin: float = 0.25,
         guard_history: int = 16,
@@ -97,6 +98,8 @@ class SolverFlashNerd(SolverMuJoCo):
         frame, stream, guard = self.frame, self.stream, self.guard
         with torch.inference_mode(), self._on_warp_stream():
             frame.read(state_in, control, stream.forget)
+            if self._look_again and isinstance(stream.stepper, EngineStepper):
+                stream.stepper.friction.copy_(self.contact_stage.friction())
             # Rows of the others are those that the last step ended with.
             rows = self.contact_stage.rows(state_in, None if self._look_again else frame.changed)
             self._look_again = not self.sensors.capacity

@@ -26,6 +26,8 @@ from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.contacts import ContactRows
 from flashnerd_ext.model.registry import MODELS, build_model
 from flashnerd_ext.model.stepper import Stepper
+from flashnerd_ext.robots.registry import get_robot
+from flashnerd_ext.solver.engine_stepper import ENGINE, EngineStepper
 
 COMPILE_FROM = 512
 """Worlds from which on ``compile="auto"`` compiles: below, a run of minutes does not earn the wait back."""
@@ -40,7 +42,7 @@ def make_stepper(
     architecture: str = "",
     dtype: str = "float32",
     compiled: bool = False,
-) -> Stepper:
+) -> Stepper | EngineStepper:
     """A stepper for a bundle's model.
 
     Args:
@@ -48,7 +50,8 @@ def make_stepper(
         num_worlds: Worlds N.
         device: The simulation's device.
         architecture: Run the weights in another implementation of the same function, e.g. ``nerd_optimized`` for a
-            ``nerd`` bundle; empty takes the card's.
+            ``nerd`` bundle; ``mujoco_c`` leaves the weights out and steps the simulator that the bundle was learned
+            from; empty takes the card's.
         dtype: Dtype of the model's matrices; states stay float32.
         compiled: Compile the step.
 
@@ -58,6 +61,9 @@ def make_stepper(
     if dtype not in DTYPES:
         raise FlashNerdError(f"solver_cfg.dtype is '{dtype}', which is not known: {nearest(dtype, DTYPES)}")
     # Buffers made in inference mode could not be updated outside of it.
+    if architecture == ENGINE:
+        with torch.inference_mode(False):
+            return EngineStepper(get_robot(bundle.card.robot.name), num_worlds, device)
     with torch.inference_mode(False):
         model = bundle.model if not architecture else _convert(bundle, architecture)
         if DTYPES[dtype] != model.compute_dtype:
@@ -87,7 +93,7 @@ def _convert(bundle: Bundle, architecture: str) -> DynamicsModel:
         return bundle.model
     if architecture not in MODELS:
         raise FlashNerdError(
-            f"solver_cfg.model is '{architecture}', which is not known: {nearest(architecture, MODELS)}"
+            f"solver_cfg.model is '{architecture}', which is not known: {nearest(architecture, [*MODELS, ENGINE])}"
         )
     try:
         model = build_model(architecture, bundle.card.layout, have.config)
@@ -112,7 +118,7 @@ class StreamStage:
         steps: Model steps so far.
     """
 
-    def __init__(self, stepper: Stepper, device: torch.device | str) -> None:
+    def __init__(self, stepper: Stepper | EngineStepper, device: torch.device | str) -> None:
         self.stepper = stepper
         self.forget = torch.ones(stepper.num_worlds, dtype=torch.bool, device=device)
         self.steps = 0

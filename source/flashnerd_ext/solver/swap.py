@@ -13,6 +13,7 @@ import torch
 
 from flashnerd_ext.bundle.check import check_model_config
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.solver.engine_stepper import EngineStepper
 from flashnerd_ext.solver.guard import card_bounds
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def swap_bundle(solver: SolverFlashNerd, bundle: Bundle, guard_margin: float) ->
     """
     check_same_kind(solver.bundle.card, bundle.card)
     stepper = solver.stream.stepper
+    if isinstance(stepper, EngineStepper):
+        raise FlashNerdError(
+            "the simulation steps MuJoCo C (solver_cfg.model=mujoco_c), which has no weights to replace: type "
+            "physics=flashnerd for learned ones."
+        )
     bounds = card_bounds(bundle.card, guard_margin)
     with torch.inference_mode(False), torch.no_grad():
         stepper.model.load_state_dict(bundle.model.state_dict())

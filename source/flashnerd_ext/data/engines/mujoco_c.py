@@ -42,8 +42,8 @@ class MujocoC:
         # MuJoCo would quietly reset a diverged world to its start pose; NaN stays NaN here, and is marked invalid.
         self._mj.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         mujoco.set_mju_user_warning(lambda text: None)
-        # A gap makes MuJoCo find contacts that do not push yet. Nothing here reads them, and of a robot whose links are
-        # close together there are a hundred: finding them took nine tenths of a step. The motion is the same to the bit.
+        # A gap makes MuJoCo find contacts that do not push yet. Nothing here reads them, and a robot whose links are
+        # close together has a hundred: finding them took nine tenths of a step. The motion is the same to the bit.
         self._mj.geom_gap[:] = 0.0
         if self._mj.nq != len(model.joint_names) + (7 if model.floating_base else 0) or self._mj.na:
             raise FlashNerdError(

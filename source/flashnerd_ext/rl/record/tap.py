@@ -17,6 +17,7 @@ from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl.record.moment import Moment
 from flashnerd_ext.robots.description import RobotDescription, inertial_condition
+from flashnerd_ext.solver.engine_stepper import EngineStepper
 from flashnerd_ext.solver.mapping import joint_name, map_state, root_bodies
 
 UNEVEN = 1e-3
@@ -61,6 +62,9 @@ class Tap:
         self._links = _LinkForces(robot, self._model, self._solver) if nominal is not None and robot.contacts else None
         if nominal is not None:
             self._nominal(nominal)
+        # MuJoCo C behind the learned backend makes a whole control step in one call, and says what it felt.
+        stepper = getattr(getattr(solver, "stream", None), "stepper", None)
+        self._engine = stepper.engine if isinstance(stepper, EngineStepper) else None
         self.calls = 0
         self._original = self._solver.step
         self._solver.step = self._step
@@ -135,6 +139,10 @@ class Tap:
         self._original(state_in, state_out, control, contacts, dt)
         self.calls += 1
         self._q1, self._qd1 = self._state(state_out)
+        if self._engine is not None:
+            self._torque = torch.from_numpy(self._engine.torque).float()
+            self._force = torch.from_numpy(self._engine.force).float()
+            return
         if self._details and len(self._explicit):
             effort = self._view(control.joint_f).index_select(1, self._map.u)
             self._torque[:, self._explicit] += effort[:, self._explicit]
@@ -156,7 +164,7 @@ class Tap:
         Raises:
             FlashNerdError: Where the number of solver steps is not the robot's, or efforts change within the step.
         """
-        if self.calls != self.robot.inner_steps:
+        if self.calls != (1 if self._engine is not None else self.robot.inner_steps):
             raise FlashNerdError(
                 f"the control step had {self.calls} solver steps, but robot={self.robot.name} has "
                 f"{self.robot.inner_steps}: record under the decimation and substeps of its task."
@@ -165,7 +173,9 @@ class Tap:
             raise FlashNerdError(
                 f"the efforts changed within a control step, but robot={self.robot.name} holds them: record its task."
             )
-        force = self._links.mean(self.calls) if self._links is not None else torch.zeros((self._map.worlds, 0, 3))
+        force = torch.zeros((self._map.worlds, 0, 3))
+        if self._links is not None:
+            force = self._links.mean(self.calls) if self._engine is None else self._force
         parts = (
             self._q0, self._qd0, self._q1, self._qd1, self._first_action, self._torque / self.calls, force,
             self._condition(), self._friction(), self._pushed,

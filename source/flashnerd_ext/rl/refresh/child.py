@@ -49,7 +49,7 @@ def simulate(spec: dict[str, Any]) -> dict[str, float]:
     record = bool(spec["record"]) and not (folder / "data" / FILE).exists()
     if record or not (folder / SIMULATOR).exists():
         with _Timer(seconds, "start"):
-            simulation = _open(spec, spec["physics"], "", spec["seeds"][0])
+            simulation = _open(spec, spec["physics"], spec["bundle"], spec["seeds"][0])
         try:
             if not (folder / SIMULATOR).exists():
                 with _Timer(seconds, "score"):
@@ -59,7 +59,7 @@ def simulate(spec: dict[str, Any]) -> dict[str, float]:
                     if robot.layout.conditions:
                         # Masses are drawn when the environments are made: each refresh records other ones.
                         simulation.close()
-                        simulation = _open(spec, spec["physics"], "", spec["record_seed"])
+                        simulation = _open(spec, spec["physics"], spec["bundle"], spec["record_seed"])
                     _record(spec, simulation, robot, folder)
         finally:
             simulation.close()

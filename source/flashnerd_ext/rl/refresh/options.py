@@ -24,7 +24,7 @@ class RefreshOptions:
 
     every: int = option(0, "training iterations between refreshes; 0 turns them off")
     data: str = option("", "base data set of the bundle; data/ROBOT when empty")
-    physics: str = option("newton_mjwarp", "preset of the simulator")
+    physics: str = option("newton_mjwarp", "preset of the simulator; mujoco_c is the fast one on a CPU")
     num_envs: int = option(64, "worlds in the simulator")
     score_steps: int = option(500, "control steps that score the policy; 0 is a whole episode")
     steps: int = option(500, "control steps that are recorded")

@@ -1,0 +1,35 @@
+"""Unitree G1 (37 joints) on flat ground: the stock task in learned physics, or in MuJoCo Warp with its own detector."""
+
+from __future__ import annotations
+
+from isaaclab.utils import configclass
+from isaaclab_newton.physics import NewtonCfg
+from isaaclab_tasks.core.velocity.config.g1.flat_env_cfg import G1FlatEnvCfg
+from isaaclab_tasks.utils import PresetCfg
+
+from .physics import analytical, learned
+
+_ANALYTICAL = analytical(G1FlatEnvCfg(), contacts=60, constraints=260)
+
+
+@configclass
+class FlashNerdG1PhysicsCfg(PresetCfg):
+    """Analytical physics, and learned physics beside it."""
+
+    flashnerd: NewtonCfg = learned(_ANALYTICAL, "auto")
+    mujoco_c: NewtonCfg = learned(_ANALYTICAL, "auto", "mujoco_c")
+    newton_mjwarp: NewtonCfg = _ANALYTICAL
+    default: NewtonCfg = _ANALYTICAL
+
+
+@configclass
+class FlashNerdG1FlatEnvCfg(G1FlatEnvCfg):
+    """``FlashNeRD-Velocity-Flat-G1``: the stock task's MDP."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scene.num_envs = 1024
+        # The local robot is a newer revision whose soles are 3.8 cm lower: at the stock height it starts in the ground.
+        self.scene.robot.init_state.pos = (0.0, 0.0, 0.78)
+        # A preset stands in for the configuration until it is resolved.
+        self.sim.physics = FlashNerdG1PhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]

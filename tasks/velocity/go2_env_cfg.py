@@ -1,0 +1,33 @@
+"""Unitree Go2 on flat ground: the stock task in learned physics, or in MuJoCo Warp with MuJoCo's own detector."""
+
+from __future__ import annotations
+
+from isaaclab.utils import configclass
+from isaaclab_newton.physics import NewtonCfg
+from isaaclab_tasks.core.velocity.config.go2.flat_env_cfg import UnitreeGo2FlatEnvCfg
+from isaaclab_tasks.utils import PresetCfg
+
+from .physics import analytical, learned
+
+_ANALYTICAL = analytical(UnitreeGo2FlatEnvCfg(), contacts=60, constraints=160)
+
+
+@configclass
+class FlashNerdGo2PhysicsCfg(PresetCfg):
+    """Analytical physics, and learned physics beside it."""
+
+    flashnerd: NewtonCfg = learned(_ANALYTICAL, "auto")
+    mujoco_c: NewtonCfg = learned(_ANALYTICAL, "auto", "mujoco_c")
+    newton_mjwarp: NewtonCfg = _ANALYTICAL
+    default: NewtonCfg = _ANALYTICAL
+
+
+@configclass
+class FlashNerdGo2FlatEnvCfg(UnitreeGo2FlatEnvCfg):
+    """``FlashNeRD-Velocity-Flat-Go2``: the stock task's MDP."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scene.num_envs = 1024
+        # A preset stands in for the configuration until it is resolved.
+        self.sim.physics = FlashNerdGo2PhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
