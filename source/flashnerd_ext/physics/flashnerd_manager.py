@@ -29,7 +29,7 @@ from flashnerd_ext.solver.stream import make_stepper, wants_compiled
 
 logger = logging.getLogger(__name__)
 
-_NO_MARGIN = 1e6
+_NO_MARGIN = 1e5
 _CHANGES = {
     ModelFlags.BODY_INERTIAL_PROPERTIES: "mass, centre of mass or inertia of a body",
     ModelFlags.SHAPE_PROPERTIES: "friction, restitution or another contact property of a shape",
