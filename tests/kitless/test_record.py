@@ -23,6 +23,9 @@ from flashnerd_ext.robots.registry import get_robot
 
 pytestmark = [pytest.mark.kitless, pytest.mark.slow]
 
+sys.path.append(str(Path(__file__).parent))
+from test_backend_legged import bundle_at  # noqa: E402
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
@@ -71,9 +74,12 @@ def test_cartpole_transitions_are_the_engines(tmp_path: Path) -> None:
     assert spread[0] < spread[1] < spread[2]
 
 
-def test_anymal_transitions_are_the_engines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("physics", ["newton_mjwarp", "mujoco_c"])
+def test_anymal_transitions_are_the_engines(tmp_path: Path, physics: str) -> None:
+    """Whether Isaac Lab's solver made them, or the engine itself behind the learned backend."""
     folder = recorded(
-        tmp_path, "FlashNeRD-Velocity-Flat-AnymalC", "num_envs=12", "steps=40", "noise=[0,1]",
+        tmp_path, "FlashNeRD-Velocity-Flat-AnymalC", f"physics={physics}", f"bundle={bundle_at(tmp_path / 'bundle')}",
+        "num_envs=12", "steps=40", "noise=[0,1]",
         "bins={stand: 1, turn: 1, backward: 1}", "pushes=0.4", "push_every=0.3",
     )  # fmt: skip
     data = load_trajectories(folder, "train", get_robot("anymal_c"))
