@@ -3,6 +3,7 @@
     python scripts/dataset.py robot=cartpole out=data/cartpole
 
 How many trajectories and steps a split has is the robot's own unless it is given; 0 trajectories leave a split out.
+With contacts=fixed the trajectories are the same, and contact rows are those of the robot's named links.
 Shards appear whole; stop it and run it again, and it goes on where it was. Under torchrun, or on several machines
 with one shared folder, each rank writes its own shards: torchrun --nproc_per_node=2 scripts/dataset.py ...
 """
@@ -34,7 +35,10 @@ def _help(default: Any, text: str) -> Any:
 @dataclass
 class DatasetConfig:
     robot: str = _help("cartpole", "robot's name")
-    out: str = _help("", "folder to write; empty means data/ROBOT")
+    out: str = _help("", "folder to write; empty means data/ROBOT, or data/ROBOT_fixed for fixed contacts")
+    contacts: str = _help(
+        "variable", "contact rows: variable (what is near the ground) or fixed (the robot's named links, always)"
+    )
     train: int | None = _help(None, "training trajectories")
     val: int | None = _help(None, "validation trajectories, kept only if valid to the end")
     test: int | None = _help(None, "test trajectories, kept only if valid to the end")
@@ -103,6 +107,7 @@ def main() -> int:
     from flashnerd_ext.data.samplers import plan_of
     from flashnerd_ext.data.writer import Plan, Writer
     from flashnerd_ext.errors import nearest
+    from flashnerd_ext.robots.description import fixed_links
     from flashnerd_ext.robots.registry import get_robot
 
     robot = get_robot(config.robot)
@@ -119,7 +124,8 @@ def main() -> int:
         splits=_splits(config),
     )
     plan.check()
-    folder = Path(config.out or f"data/{config.robot}")
+    fixed = fixed_links(robot, config.contacts)
+    folder = Path(config.out or f"data/{config.robot}{'_fixed' if fixed else ''}")
     if folder.exists() and not folder.is_dir():
         raise FlashNerdError(f"out={folder} is a file, but a folder is needed.")
     try:
@@ -129,13 +135,13 @@ def main() -> int:
 
     workers = config.workers or max(1, len(os.sched_getaffinity(0)) // local)
     started = time.perf_counter()
-    model = load_or_export(robot, folder)
+    model = load_or_export(robot, folder, config.contacts)
     engine = build_engine(config.engine, model, workers, config.device)
     command = "python scripts/dataset.py " + shlex.join(sys.argv[1:])
     writer = Writer(folder, robot, model, engine, plan, rank, world, command)
     print(
         f"{folder}: engine {engine.name} {engine.version}, {workers} threads, model {model.hash[:12]}, "
-        f"rank {rank} of {world}",
+        f"rank {rank} of {world}" + (f", {len(fixed)} fixed contacts" if fixed else ""),
         flush=True,
     )
     return _write(writer, started)

@@ -5,6 +5,8 @@
 
 Without an entry in bundles, flashnerd is the bundle shipped under the robot's name, and any other model is what
 scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A list is one model, several seeds.
+Contacts are detected in the kind that each bundle takes, so that models with variable and with fixed contacts can be
+compared on one data set: models=[flashnerd,flashnerd_fixed] bundles={flashnerd:run0,flashnerd_fixed:run1}.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from flashnerd_ext.cli import parse
 from flashnerd_ext.errors import FlashNerdError, cli_main
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flashnerd_ext.bundle.store import Bundle
     from flashnerd_ext.evaluation.dynamics import TestSet
 
@@ -63,6 +67,7 @@ def main() -> int:
     from flashnerd_ext.data.dataset import load_trajectories
     from flashnerd_ext.evaluation.dynamics import error_table, evaluate_model, make_test_set
     from flashnerd_ext.evaluation.outputs import writing
+    from flashnerd_ext.evaluation.predictors import detector_of
     from flashnerd_ext.robots.registry import get_robot
     from flashnerd_ext.runtime import set_threads
 
@@ -77,11 +82,7 @@ def main() -> int:
         )
     data = load_trajectories(folder, config.split, robot)
     test = make_test_set(data, robot.layout, config.horizons, config.rollouts, config.all_frames, config.seed)
-    detector = None
-    if any(bundle.model.rows_capacity for seeds in bundles.values() for bundle in seeds):
-        from flashnerd_ext.evaluation.predictors import make_detector
-
-        detector = make_detector(folder)
+    detectors = {name: detector_of(seeds, folder) for name, seeds in bundles.items()}
     report: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     shared: dict[tuple[str, ...], str] = {}
@@ -95,7 +96,9 @@ def main() -> int:
                 same.add(shared[key])
                 bar.update(len(seeds) * test.rollouts)
                 continue
-            report[name], curves[name] = evaluate_model(seeds, test, config.batch, config.device, bar.update, detector)
+            report[name], curves[name] = evaluate_model(
+                seeds, test, config.batch, config.device, bar.update, detectors[name]
+            )
             shared[key] = name
     floor, floor_curve, floor_label = measure_floor(config, robot, folder, test)
     chaos = measure_chaos(config, robot, folder, data, test, next(iter(bundles.values()))[0])
@@ -112,7 +115,7 @@ def main() -> int:
         del curves[name]
     with writing():
         write(
-            config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves}, detector
+            config, content, curves, floor_curve, floor_label, test, {name: bundles[name] for name in curves}, detectors
         )
     print(f"{config.robot}, split {config.split}: {len(test.windows['initial'].start)} rollouts from initial states")
     print(error_table(report, floor, sorted(config.horizons)))
@@ -215,10 +218,14 @@ def measure_chaos(
     """With noise=model: the simulator against itself, disturbed at every step like the first model errs, and less."""
     if config.noise != "model":
         return {}
+    from flashnerd_ext.bundle.check import check_contact_rows
     from flashnerd_ext.data.engines import build_engine, load_or_export
     from flashnerd_ext.evaluation.chaos import FACTORS, disturbed_predictor, one_step_error
     from flashnerd_ext.evaluation.dynamics import error_table, roll_out, seed_report
 
+    if bundle.model.rows_capacity:
+        # Its one-step error is taken on the recorded rows.
+        check_contact_rows(bundle.card.contacts, data.meta["fixed"], f"noise=model: bundle {bundle.path}", f"{folder}")
     engine = build_engine("mujoco_c", load_or_export(robot, folder))
     step = bundle.card.simulation
     spread = one_step_error(bundle.model, step.dt, step.inner_steps, data)
@@ -254,7 +261,7 @@ def write(
     floor_label: str,
     test: TestSet,
     bundles: dict[str, list[Bundle]],
-    detector: Any = None,
+    detectors: Mapping[str, Any] | None = None,
 ) -> None:
     """JSON, picture and clip, each whole or not at all."""
     from flashnerd_ext.evaluation.dynamics import curve_of
@@ -288,7 +295,7 @@ def write(
         )
         print(f"picture: {path}")
     if clip is not None:
-        print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'], detector)}")
+        print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'], detectors)}")
 
 
 def make_clip(
@@ -297,7 +304,7 @@ def make_clip(
     test: TestSet,
     bundles: dict[str, list[Bundle]],
     dt: float,
-    detector: Any = None,
+    detectors: Mapping[str, Any] | None = None,
 ) -> Path:
     """Overlay of the first seed of each model on some rollouts, spread over the samplers."""
     import numpy as np
@@ -320,7 +327,8 @@ def make_clip(
     predicted = {}
     for name, seeds in bundles.items():
         step = seeds[0].card.simulation
-        predict = model_predictor(seeds[0].model, step.dt, step.inner_steps, config.device, detector=detector)
+        found = (detectors or {}).get(name)
+        predict = model_predictor(seeds[0].model, step.dt, step.inner_steps, config.device, detector=found)
         worlds = {name: values[rows] for name, values in test.worlds.items()}
         predicted[name] = predict(q[0], test.joint_qd[rows, 0], u, worlds)[0]
     with tqdm(desc="clip", unit=" frames", disable=None) as bar:

@@ -74,8 +74,10 @@ def main() -> int:
                 f"motions has '{name}', which robot={robot.name} does not have: {nearest(name, known)}"
             )
     engine = MujocoC(ExportedModel.load(Path(config.data or f"data/{config.robot}")), config.workers)
-    detector = RowDetector(engine)
-    predict = model_predictor(bundle.model, bundle.card.dt, bundle.card.simulation.inner_steps, detector=detector)
+    # What is measured is what touches, whichever contacts the model takes.
+    detector = RowDetector(engine, fixed=())
+    inputs = RowDetector(engine, bundle.card.contacts.fixed)
+    predict = model_predictor(bundle.model, bundle.card.dt, bundle.card.simulation.inner_steps, detector=inputs)
     feet = [robot.links.index(name) for name in robot.contacts.feet]
     steps = round(config.seconds / robot.dt)
     simulator, model = {}, {}

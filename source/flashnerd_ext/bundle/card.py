@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashnerd_ext.bundle.schema import REMEDY, Refusal, dumps, loads, parse, plain, rule, show
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.robots.description import ContactDescription
 
 if TYPE_CHECKING:
     from flashnerd_ext.model.layout import StateLayout
@@ -110,6 +111,10 @@ class ContactCard:
     """Distance at which a contact makes a row [m]."""
     links: tuple[str, ...] = ()
     """Links that a row can name, by its index."""
+    kind: str = field(default="variable", metadata=rule(choices=ContactDescription.KINDS, optional=True))
+    """``variable``: a row for each contact within the gap; ``fixed``: always one for each link of ``fixed``."""
+    fixed: tuple[str, ...] = field(default=(), metadata=rule(word=True, optional=True))
+    """Links of fixed rows, in the order of rows; empty for variable ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,6 +424,7 @@ def validate(card: Card) -> None:
         card.contacts.capacity,
         f"{'0' if card.contacts.detector == 'none' else 'at least 1'} with the detector '{card.contacts.detector}'",
     )
+    _validate_fixed(card.contacts, need)
     for part, ranges in (("frame", card.envelope.frame), ("state", card.envelope.state)):
         _validate_ranges(f"envelope.{part}", ranges, need)
     need(
@@ -426,6 +432,25 @@ def validate(card: Card) -> None:
         "envelope.state.names",
         list(card.envelope.state.names),
         f"a list of nq + nv = {card.nq + card.nv} names",
+    )
+
+
+def _validate_fixed(contacts: ContactCard, need: Any) -> None:
+    kind, fixed = contacts.kind, contacts.fixed
+    need(
+        (kind == "fixed") == bool(fixed),
+        "contacts.fixed",
+        list(fixed),
+        f"{'a list of links' if kind == 'fixed' else 'an empty list'} with the kind '{kind}'",
+    )
+    need(len(set(fixed)) == len(fixed), "contacts.fixed", list(fixed), "a list without repetition")
+    for name in fixed:
+        need(name in contacts.links, "contacts.fixed", name, "one of contacts.links")
+    need(
+        not fixed or contacts.capacity == len(fixed),
+        "contacts.capacity",
+        contacts.capacity,
+        f"{len(fixed)}, one row a link of contacts.fixed,",
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flashnerd_ext.bundle.card import Card
+from flashnerd_ext.bundle.card import Card, ContactCard
 from flashnerd_ext.bundle.schema import show
 from flashnerd_ext.errors import FlashNerdError, one_line
 
@@ -456,6 +456,31 @@ def _compare_versions(card: Card, facts: SimulationFacts, findings: _Findings) -
             f"bundle {show(card.name, 30)} was made with other versions: {', '.join(other)}: compare its error here "
             "with python scripts/evaluate_dynamics.py before you trust it."
         )
+
+
+def check_contact_rows(contacts: ContactCard, fixed: Sequence[str], bundle: str, data: str) -> None:
+    """Refuse recorded contact rows that are not of the kind that a bundle takes.
+
+    Args:
+        contacts: The card's section; of a model that takes rows.
+        fixed: Links of the data's fixed rows; empty for variable ones.
+        bundle, data: What to call the two, as they were typed.
+
+    Raises:
+        FlashNerdError: Names both kinds.
+    """
+    if contacts.fixed == tuple(fixed):
+        return
+    kind = "fixed" if fixed else "variable"
+    if kind == contacts.kind:
+        raise FlashNerdError(
+            f"{bundle} takes fixed contacts of the links {show(', '.join(contacts.fixed))}, but those of {data} are of "
+            f"{show(', '.join(fixed))}: make the data anew with scripts/dataset.py contacts=fixed."
+        )
+    raise FlashNerdError(
+        f"{bundle} takes contacts={contacts.kind} rows, but {data} has contacts={kind} ones: give data that "
+        f"scripts/dataset.py made with contacts={contacts.kind}."
+    )
 
 
 def check_model_config(card: Card, name: str, config: Mapping[str, Any]) -> None:

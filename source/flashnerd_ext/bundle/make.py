@@ -152,6 +152,7 @@ def make_card(
     lineage: Sequence[str] = (),
     command: str | None = None,
     inner_steps: int | None = None,
+    fixed: Sequence[str] = (),
 ) -> Card:
     """The card of a freshly trained model; :func:`~flashnerd_ext.bundle.store.save_bundle` seals it.
 
@@ -171,6 +172,7 @@ def make_card(
         lineage: Hashes of the bundles that this one was fine-tuned from.
         command: Training command; this process's by default.
         inner_steps: ``robot.substeps`` for a model at the simulation's own step; a control step's by default.
+        fixed: Links of the data's fixed contact rows; empty where the data have variable ones.
     """
     from flashnerd_ext.runtime import git_revision
 
@@ -212,6 +214,8 @@ def make_card(
             capacity=model.rows_capacity,
             gap=contacts.gap if contacts is not None else 0.0,
             links=robot.links if contacts is not None else (),
+            kind="fixed" if fixed and model.rows_capacity else "variable",
+            fixed=tuple(fixed) if model.rows_capacity else (),
         ),
         physical=physical or UNKNOWN_PHYSICAL,
         model=ModelCard(name=model.name, config=config),

@@ -32,9 +32,14 @@ def rule(
     size: int | None = None,
     min_size: int | None = None,
     word: bool = False,
+    optional: bool = False,
     help: str = "",
 ) -> dict[str, Any]:
-    """Field metadata: bounds of each number, allowed words, lengths; ``help`` is shown by the table."""
+    """Field metadata: bounds of each number, allowed words, lengths; ``help`` is shown by the table.
+
+    An ``optional`` field is one that is newer than cards of its schema version: it may be missing and then has its
+    default, at which it is not written either, so that those cards keep their text and hash.
+    """
     return {
         "ge": ge,
         "gt": gt,
@@ -43,6 +48,7 @@ def rule(
         "size": size,
         "min_size": min_size,
         "word": word,
+        "optional": optional,
         "help": help,
     }
 
@@ -105,7 +111,12 @@ def dumps(content: Any) -> bytes:
 def plain(value: Any) -> Any:
     """Dataclasses and tuples as JSON objects and lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return {
+            field.name: plain(item)
+            for field, item in fields
+            if not (field.metadata.get("optional") and item == field.default)
+        }
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -137,6 +148,9 @@ def parse[T](cls: type[T], content: Any, path: str = "") -> T:
     hints = _hints(cls)
     values: dict[str, Any] = {}
     for name, field in fields.items():
+        if name not in content and field.metadata.get("optional"):
+            values[name] = field.default
+            continue
         if name not in content:
             raise Refusal(prefix + name, "is missing", f"{_needed(hints[name], field.metadata)} is needed", REMEDY)
         values[name] = _convert(hints[name], content[name], prefix + name, field.metadata)

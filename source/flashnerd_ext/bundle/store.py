@@ -133,6 +133,7 @@ def load_bundle(name_or_path: str | os.PathLike[str], device: torch.device | str
     large = _largest(card.model.config) > DIRECT_BUILD
     model = build(card, meta=large)
     _check_options(card, model)
+    _check_capacity(card, model)
     found = weights_file.differences(entries, model)
     if found:
         raise _explain(found, entries, card)
@@ -282,6 +283,16 @@ def _check_options(card: Card, model: DynamicsModel) -> None:
                 "the value that the weights were trained with is needed",
                 f'add "{key}": {text}, or another value, to model.config and type python scripts/bundle.py seal PATH',
             )
+
+
+def _check_capacity(card: Card, model: DynamicsModel) -> None:
+    if card.contacts.capacity != model.rows_capacity:
+        raise Refusal(
+            "contacts.capacity",
+            f"is {card.contacts.capacity}",
+            f"{model.rows_capacity}, the rows that the model takes, is needed",
+            REMEDY,
+        )
 
 
 def _check_frame_names(card: Card) -> None:

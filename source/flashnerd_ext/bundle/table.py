@@ -9,7 +9,7 @@ from flashnerd_ext.bundle.make import stack
 from flashnerd_ext.errors import one_line
 
 if TYPE_CHECKING:
-    from flashnerd_ext.bundle.card import Card, Ranges
+    from flashnerd_ext.bundle.card import Card, ContactCard, Ranges
     from flashnerd_ext.bundle.store import Bundle
 
 
@@ -87,7 +87,7 @@ def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
             ),
             ("quaternions", simulation.quaternion_order),
             ("gravity [m/s²]", " ".join(f"{value:.4g}" for value in simulation.gravity)),
-            ("contacts", "none" if contacts.detector == "none" else f"{contacts.detector}, {contacts.capacity} rows"),
+            ("contacts", _contacts(contacts)),
         ],
         "model": [
             ("name", card.model.name),
@@ -109,6 +109,13 @@ def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
         "versions": [(name, version) for name, version in card.versions.items()],
         "measured": [(name, f"{value:.4g}") for name, value in card.measured.items()],
     }
+
+
+def _contacts(contacts: ContactCard) -> str:
+    if contacts.detector == "none":
+        return "none"
+    text = f"{contacts.detector}, {contacts.capacity} {contacts.kind} rows"
+    return f"{text} ({_joined(contacts.fixed)})" if contacts.fixed else text
 
 
 def _range_lines(ranges: Ranges) -> list[str]:

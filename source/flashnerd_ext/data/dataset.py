@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ class Trajectories:
     extra: dict[str, np.ndarray]
     """Columns of :data:`EXTRA` that the data set has."""
     meta: dict[str, Any]
-    """Attributes of the shards, and ``folder``, ``split``, ``samplers`` (names) and ``bad_rows``."""
+    """Attributes of the shards, and ``folder``, ``split``, ``samplers`` (names), ``bad_rows`` and ``fixed`` (links of
+    fixed contact rows, empty for variable ones)."""
 
     @property
     def transitions(self) -> int:
@@ -88,6 +90,11 @@ def read_summary(folder: str | Path) -> dict[str, Any]:
     return summary
 
 
+def fixed_of(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Links of a data set's fixed contact rows, in the order of rows; empty for variable rows."""
+    return tuple(summary.get("fixed", ()))
+
+
 def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Trajectories:
     """Read a whole split.
 
@@ -126,6 +133,7 @@ def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Traj
     joined = {name: np.concatenate(values) for name, values in parts.items()}
     bad = _settle(Path(folder) / split, joined)
     meta |= {"folder": str(folder), "split": split, "samplers": list(meta["samplers"]), "bad_rows": bad}
+    meta["fixed"] = fixed_of(summary)
     extra = {name: joined.pop(name) for name in EXTRA if name in joined}
     return Trajectories(**joined, extra=extra, meta=meta)
 

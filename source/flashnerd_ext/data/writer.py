@@ -204,7 +204,8 @@ def lift_starts(engine: Engine, draws: list, generators: list[np.random.Generato
     robot would start with speeds that it never has."""
     from flashnerd_ext.data.engines.rows import RowDetector
 
-    detector = RowDetector(engine)  # type: ignore[arg-type]
+    # By what touches, whichever encoding the data have: both kinds of data get the same starts.
+    detector = RowDetector(engine, fixed=())  # type: ignore[arg-type]
     lifted = []
     for n, (q, qd, policy) in draws:
         found = detector.rows(q, qd)
@@ -257,6 +258,11 @@ def contact_columns(engine: Engine, columns: dict[str, np.ndarray]) -> dict[str,
         whole[trajectory, time] = values
         result[name] = whole
     return result
+
+
+def fixed_facts(model: ExportedModel) -> dict[str, Any]:
+    """What ``dataset.json`` says of fixed contact rows; nothing where rows are variable, as it was before."""
+    return {"fixed": list(model.fixed)} if model.fixed else {}
 
 
 def feature_names(robot: RobotDescription) -> list[str]:
@@ -416,6 +422,6 @@ class Writer:
             "seed": plan.seed,
             "samplers": {name: item.text for name, item in samplers_of(plan.robot).items()},
             "splits": splits,
-        }
+        } | fixed_facts(self.model)
         write_json(self.folder / FILE, summary)
         return summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,13 +86,39 @@ def detect(
     return ContactRows(*(x.to(joint_q.device) for x in (features, link, link >= 0)))
 
 
-def make_detector(folder: Path) -> RowDetector:
-    """The contact detector of a data set: its own engine model, which needs mujoco and no Newton."""
+def make_detector(folder: Path, fixed: tuple[str, ...] | None = None) -> RowDetector:
+    """A contact detector over a data set's own engine model, which needs mujoco and no Newton.
+
+    Args:
+        folder: The data set.
+        fixed: Links of fixed rows, empty for variable rows; ``None`` takes the kind of the data set.
+    """
     from flashnerd_ext.data.engines.exported import ExportedModel
     from flashnerd_ext.data.engines.mujoco_c import MujocoC
     from flashnerd_ext.data.engines.rows import RowDetector
 
-    return RowDetector(MujocoC(ExportedModel.load(folder)))
+    return RowDetector(MujocoC(ExportedModel.load(folder)), fixed)
+
+
+def detector_of(bundles: Sequence[Bundle], folder: Path) -> RowDetector | None:
+    """The detector whose rows these bundles of one model take, over a data set's engine model; ``None`` without rows.
+
+    The kind is the cards', not the data's: states are detected anew, so that either encoding can be judged on the
+    same trajectories.
+
+    Raises:
+        FlashNerdError: Where the bundles differ in it.
+    """
+    wanted = [bundle.card.contacts.fixed for bundle in bundles if bundle.model.rows_capacity]
+    if not wanted:
+        return None
+    if len(set(wanted)) > 1:
+        kinds = ", ".join(f"{bundle.path} {bundle.card.contacts.kind}" for bundle in bundles)
+        raise FlashNerdError(
+            f"bundles of one model differ in their contacts ({kinds}), but one kind is needed: give each kind a name "
+            "of its own in models= and bundles=."
+        )
+    return make_detector(folder, wanted[0])
 
 
 def engine_predictor(engine: Engine, rounding: type[np.floating[Any]] | None = None) -> Predictor:

@@ -73,7 +73,7 @@ class WindowCache:
     """The last T raw frames of B worlds, left-aligned until full: what a windowed transformer recomputes from.
 
     Attributes:
-        frames: Shape [B, T, F].
+        frames: Shape [B, T, F]; behind a frame may stand what its contacts add to it.
         age: Frames each world has seen since its reset, at most T, int32 [B].
     """
 

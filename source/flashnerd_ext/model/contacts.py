@@ -3,6 +3,9 @@
 A row is one detected contact in the root frame: point (3) [m], normal (3), signed distance (1) [m], relative
 velocity of the two surfaces (3) [m/s], friction (1), whether the other side is static (1); with it go the link it
 touches and whether the row is used. Pooling is by masked attention, so order and padding do not matter.
+
+Fixed contacts are the same interface: a constant number of rows, each always of the same link (its point nearest to
+the ground, touching or not), and no pooling.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from flashnerd_ext.errors import FlashNerdError
 
 ROW_SIZE = 12
 """Features of a row; see the module's text for their order."""
@@ -29,6 +34,28 @@ class ContactRows:
     features: Tensor
     link: Tensor
     used: Tensor
+
+
+def need_rows(rows: ContactRows | None, capacity: int) -> ContactRows:
+    """The rows, which a model that takes them cannot do without.
+
+    Raises:
+        FlashNerdError: Where there are none.
+    """
+    if rows is None:
+        raise FlashNerdError(f"this model takes {capacity} contact rows a robot, but none were given: pass rows=.")
+    return rows
+
+
+def check_contact_options(rows_capacity: int, slots: int, links: int) -> None:
+    """Refuse options of a contact encoder that make no sense.
+
+    Raises:
+        FlashNerdError: Names the option.
+    """
+    for name, value, least in (("rows_capacity", rows_capacity, 0), ("slots", slots, 0), ("links", links, 1)):
+        if value < least:
+            raise FlashNerdError(f"options.{name} is {value}, but at least {least} is needed.")
 
 
 class ContactEncoder(nn.Module):

@@ -12,7 +12,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.cache import RingCache
 from flashnerd_ext.model.cell import StreamBlock, make_norm
-from flashnerd_ext.model.contacts import ContactEncoder, ContactRows
+from flashnerd_ext.model.contacts import ContactEncoder, ContactRows, check_contact_options, need_rows
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.normalizer import Normalizer
 
@@ -44,9 +44,10 @@ class FlashNerdConfig:
     """Outputs beside the next state, for sensors and rewards (:mod:`flashnerd_ext.model.sensed`)."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "blocks", "span", "heads", "hidden", "links"):
+        for name in ("width", "blocks", "span", "heads", "hidden"):
             if int(getattr(self, name)) < 1:
                 raise FlashNerdError(f"options.{name} is {getattr(self, name)}, but at least 1 is needed.")
+        check_contact_options(self.rows_capacity, self.slots, self.links)
         if self.norm not in ("none", "rms"):
             raise FlashNerdError(f"options.norm is '{self.norm}', but none or rms is needed.")
         if self.width % self.heads:
@@ -90,11 +91,7 @@ class FlashNerd(DynamicsModel):
         z = self.frame_norm(frame)
         x = self.embed(z.to(self.embed.weight.dtype))
         if self.contacts is not None:
-            if rows is None:
-                raise FlashNerdError(
-                    f"this model takes {self.rows_capacity} contact rows a robot, but none were given: pass rows=."
-                )
-            x = x + self.contacts(rows)
+            x = x + self.contacts(need_rows(rows, self.rows_capacity))
         return z, x
 
     def features(self, x: Tensor, entered: Tensor) -> Tensor:

@@ -3,12 +3,15 @@
 Both hold the same weights and compute the same function. ``nerd`` does it plainly: all window positions through all
 layers. ``nerd_optimized`` computes the last layer and the head for the newest frame only and uses fused attention;
 compiling it is up to the caller, as for every model.
+
+Contact rows are encoded once, when their frame arrives, and added to the frame's embedding. What they add does not
+depend on later frames, so the window keeps it beside the raw frame and recomputes all the rest.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +20,7 @@ from torch.nn import functional
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.cache import WindowCache
-from flashnerd_ext.model.contacts import ContactRows
+from flashnerd_ext.model.contacts import ContactEncoder, ContactRows, check_contact_options, need_rows
 from flashnerd_ext.model.layout import StateLayout
 
 
@@ -39,16 +42,31 @@ class NerdConfig:
     """Whether position outputs are residuals of the kinematic prior; NeRD predicts whole increments."""
     sensed: int = 0
     """Outputs beside the next state, for sensors and rewards (:mod:`flashnerd_ext.model.sensed`)."""
+    rows_capacity: int = 0
+    """Contact rows K of a robot; 0 for a robot that touches nothing."""
+    slots: int = 4
+    """Pooled contact slots M; 0 for fixed contacts."""
+    links: int = 1
+    """Links that can touch."""
 
     def __post_init__(self) -> None:
         for name in ("width", "layers", "heads", "window", "head_hidden"):
             if int(getattr(self, name)) < 1:
                 raise FlashNerdError(f"options.{name} is {getattr(self, name)}, but at least 1 is needed.")
+        check_contact_options(self.rows_capacity, self.slots, self.links)
         if self.width % self.heads:
             raise FlashNerdError(
                 f"options.width is {self.width}, which is not a multiple of options.heads={self.heads}: "
                 f"type options.heads={next(h for h in range(self.heads, 0, -1) if self.width % h == 0)}."
             )
+
+    def stored(self) -> dict[str, Any]:
+        """Options as cards keep them: without those of contacts where there are none, as cards were before them."""
+        options = asdict(self)
+        if not self.rows_capacity:
+            for name in ("rows_capacity", "slots", "links"):
+                options.pop(name)
+        return options
 
 
 class _Layer(nn.Module):
@@ -104,7 +122,7 @@ class Nerd(DynamicsModel):
     fused = False
 
     def __init__(self, layout: StateLayout, config: NerdConfig) -> None:
-        super().__init__(layout, asdict(config), config.window, sensed=config.sensed)
+        super().__init__(layout, config.stored(), config.window, config.rows_capacity, config.sensed)
         self.options = config
         self.kinematic_prior = config.prior
         self.embed = nn.Linear(self.frame_size, config.width)
@@ -114,15 +132,37 @@ class Nerd(DynamicsModel):
         self.head = nn.Sequential(
             nn.Linear(config.width, config.head_hidden), nn.ReLU(), nn.Linear(config.head_hidden, self.out_size)
         )
+        # Last, so that a model without contacts draws the weights that it always drew.
+        self.contacts = (
+            ContactEncoder(config.width, config.links, config.slots, config.rows_capacity)
+            if config.rows_capacity
+            else None
+        )
 
     def _blocks(self) -> list[_Layer]:
         return cast(list[_Layer], list(self.layers))
 
-    def _enter(self, frames: Tensor) -> Tensor:
-        return self.embed(self.frame_norm(frames).to(self.embed.weight.dtype)) + self.position[: frames.shape[1]]
+    def _touch(self, rows: ContactRows | None) -> Tensor | None:
+        """What contacts add to the embedding of their frame, [..., width]; ``None`` for a model without contacts."""
+        return None if self.contacts is None else self.contacts(need_rows(rows, self.rows_capacity))
+
+    def _enter(self, frames: Tensor, touch: Tensor | None) -> Tensor:
+        """Hidden vectors [B, T, width] of frames [B, T, F] at places 0 .. T - 1 of the window.
+
+        Args:
+            touch: From :meth:`_touch`, [B, T, width].
+        """
+        x = self.embed(self.frame_norm(frames).to(self.embed.weight.dtype)) + self.position[: frames.shape[1]]
+        return x if touch is None else x + touch.to(x.dtype)
 
     def _leave(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         return self.out_norm.undo(self.head(self.norm(x)).to(dtype))
+
+    def _through(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """Predictions [B, T, O] of hidden vectors [B, T, width]."""
+        for layer in self._blocks():
+            x = layer.all_tokens(x, self.fused)
+        return self._leave(x, dtype)
 
     def sequence(self, frames: Tensor, rows: ContactRows | None = None) -> Tensor:
         if frames.shape[1] > self.options.window:
@@ -130,21 +170,28 @@ class Nerd(DynamicsModel):
                 f"the sequence has {frames.shape[1]} frames, but this model's window is {self.options.window}: "
                 f"type train.window={self.options.window} or less."
             )
-        x = self._enter(frames)
-        for layer in self._blocks():
-            x = layer.all_tokens(x, self.fused)
-        return self._leave(x, frames.dtype)
+        return self._through(self._enter(frames, self._touch(rows)), frames.dtype)
 
     def init_cache(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> WindowCache:
         device = device if device is not None else self.embed.weight.device
-        return WindowCache(self.options.window, batch, self.frame_size, device, dtype or torch.float32)
+        size = self.frame_size + (self.options.width if self.rows_capacity else 0)
+        return WindowCache(self.options.window, batch, size, device, dtype or torch.float32)
+
+    def _window(self, frame: Tensor, cache: WindowCache, rows: ContactRows | None) -> tuple[Tensor, Tensor]:
+        """Put the newest frame into the window; hidden vectors of all of it [B, T, width], its place in it [B]."""
+        touch = self._touch(rows)
+        place = cache.push(frame if touch is None else torch.cat((frame, touch.to(frame.dtype)), -1))
+        window = cache.frames.to(frame.dtype)
+        if touch is None:
+            return self._enter(window, None), place
+        return self._enter(window[..., : self.frame_size], window[..., self.frame_size :]), place
 
     def step(self, frame: Tensor, cache: WindowCache, rows: ContactRows | None = None) -> Tensor:
-        place = cache.push(frame)
+        x, place = self._window(frame, cache, rows)
         row = torch.arange(frame.shape[0], device=frame.device)
-        return self.sequence(cache.frames.to(frame.dtype))[row, place]
+        return self._through(x, frame.dtype)[row, place]
 
 
 class NerdOptimized(Nerd):
@@ -154,8 +201,7 @@ class NerdOptimized(Nerd):
     fused = True
 
     def step(self, frame: Tensor, cache: WindowCache, rows: ContactRows | None = None) -> Tensor:
-        place = cache.push(frame)
-        x = self._enter(cache.frames.to(frame.dtype))
+        x, place = self._window(frame, cache, rows)
         *first, last = self._blocks()
         for layer in first:
             x = layer.all_tokens(x, fused=True)

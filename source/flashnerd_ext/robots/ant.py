@@ -46,6 +46,7 @@ ANT = RobotDescription(
         gap=0.03,
         feet=tuple(f"{leg}_foot" for leg in _LEGS),
         friction=(0.8, 1.25),
+        fixed=(*(f"{leg}_foot" for leg in _LEGS), "torso"),
     ),
     tasks=("Isaac-Ant", "Isaac-Ant-Direct"),
 )

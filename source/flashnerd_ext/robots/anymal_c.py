@@ -57,6 +57,7 @@ ANYMAL_C = RobotDescription(
         ke=160_000.0,
         kd=1_100.0,
         self_collision=True,
+        fixed=(*(f"{leg}_{part}" for part in ("FOOT", "SHANK", "THIGH") for leg in _LEGS), "base"),
     ),
     # The stock task's events: base mass within a factor of 1.25, centre of mass +-(5, 5, 1) cm; with a margin.
     condition_range={

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.layout import StateLayout
 
 CONDITIONS = {
@@ -67,6 +67,8 @@ class ContactDescription:
         friction: Range of the sliding friction coefficient in the data.
         ke, kd: Contact stiffness [N/m] and damping [N s/m] of every shape, those of the task's ``default_shape_cfg``.
         self_collision: Whether links of the robot collide with each other.
+        fixed: Links of the fixed-contact encoding, one row each and in this order: see :data:`KINDS`. Empty for a robot
+            that has variable contacts only.
     """
 
     capacity: int
@@ -76,6 +78,11 @@ class ContactDescription:
     ke: float = 2.5e3
     kd: float = 100.0
     self_collision: bool = False
+    fixed: tuple[str, ...] = ()
+
+    KINDS = ("variable", "fixed")
+    """How contacts become rows: ``variable`` has a row for each contact within the gap, deepest first; ``fixed`` has
+    always one row for each of the ``fixed`` links, for its point nearest to the ground, however far that is."""
 
     DETECTOR = "mujoco"
     """Only MuJoCo's own detector makes rows: another one finds other contacts at the same pose."""
@@ -148,3 +155,24 @@ class RobotDescription:
     def dt(self) -> float:
         """Model time step [s], one control step."""
         return self.sim_dt * self.decimation
+
+
+def fixed_links(robot: RobotDescription, contacts: str) -> tuple[str, ...]:
+    """Links of fixed contact rows under the kind ``contacts``; empty for ``variable``.
+
+    Raises:
+        FlashNerdError: For an unknown kind, or ``fixed`` with a robot that has no such links.
+    """
+    if contacts not in ContactDescription.KINDS:
+        hint = nearest(contacts, ContactDescription.KINDS)
+        raise FlashNerdError(f"contacts is '{contacts}', which is unknown: {hint}")
+    if contacts == "variable":
+        return ()
+    found = robot.contacts.fixed if robot.contacts is not None else ()
+    if not found:
+        what = "touches nothing" if robot.contacts is None else "names no links for fixed contacts"
+        raise FlashNerdError(
+            f"contacts is 'fixed', but robot={robot.name} {what}: type contacts=variable, or add "
+            "ContactDescription.fixed to its description."
+        )
+    return found

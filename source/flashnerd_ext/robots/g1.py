@@ -110,6 +110,12 @@ G1 = RobotDescription(
         friction=(0.4, 1.25),
         ke=160_000.0,
         kd=1_100.0,
+        # The thigh's shape is on hip_yaw, the forearm's with the hand on elbow_roll.
+        fixed=(
+            *(f"{side}_{part}_link" for part in ("ankle_roll", "knee", "hip_yaw", "elbow_roll") for side in _SIDES),
+            "pelvis",
+            "torso_link",
+        ),
     ),
     # The stock task's event: mass of the torso within a factor of 1.25; with a margin.
     condition_range={"mass:torso_link": (-0.25, 0.3)},

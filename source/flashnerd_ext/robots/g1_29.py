@@ -133,6 +133,12 @@ G1_29 = RobotDescription(
         friction=(0.4, 1.25),
         ke=160_000.0,
         kd=1_100.0,
+        # The thigh's shape is on hip_yaw, the hand's on wrist_yaw.
+        fixed=(
+            *(f"{side}_{part}_link" for part in ("ankle_roll", "knee", "hip_yaw", "wrist_yaw") for side in _SIDES),
+            "pelvis",
+            "torso_link",
+        ),
     ),
     condition_range={"mass:torso_link": (-0.25, 0.3)},
 )

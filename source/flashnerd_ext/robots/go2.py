@@ -67,6 +67,7 @@ GO2 = RobotDescription(
         friction=(0.4, 1.25),
         ke=160_000.0,
         kd=1_100.0,
+        fixed=(*(f"{leg}_{part}" for part in ("foot", "calf", "thigh") for leg in _LEGS), "base"),
     ),
     # The stock task's events: base mass within a factor of 1.25, centre of mass +-(5, 5, 1) cm; with a margin.
     condition_range={

@@ -3,7 +3,8 @@
 The robot's own shapes are tested against the ground planes of the scene, from the body poses of the present state, by
 the rule that made the training data (:mod:`flashnerd_ext.data.engines.rows`): of each pair of shapes the deepest point,
 where it is nearer than the gap; the deepest K of a robot in order of depth. Everything stays on the device, buffers are
-made once, and the order does not depend on how threads are scheduled.
+made once, and the order does not depend on how threads are scheduled. For a bundle of fixed contacts the model gets the
+rows of :mod:`flashnerd_ext.solver.fixed_contacts` instead; what is near the ground is found all the same, for sensors.
 
 Terrain other than planes is refused: its contacts would be missing without a word.
 """
@@ -19,6 +20,7 @@ import warp as wp
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.contacts import ROW_SIZE, ContactRows
 from flashnerd_ext.solver.contact_kernels import BOX, CAPSULE, CYLINDER, FAR, MESH, SPHERE, find_contacts, pack_rows
+from flashnerd_ext.solver.fixed_contacts import FixedRows, GroundPlanes, RobotShapes
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card
@@ -35,7 +37,7 @@ class ContactStage:
     Attributes:
         found: Contacts within the gap of each world at the last step, int32 [N]; more than K means that some were
             dropped, the least deep.
-        overflow: Model steps in which that happened, int64 [N].
+        overflow: Model steps in which that happened, int64 [N]; none with fixed contacts.
         touching: Distance of each link's nearest point at the last step [m], float32 [N, L].
 
     Raises:
@@ -45,6 +47,7 @@ class ContactStage:
     def __init__(self, card: Card, model: Any, device: torch.device | str) -> None:
         self.capacity, self.gap, self.links = card.contacts.capacity, card.contacts.gap, card.contacts.links
         self._model, self._name = model, card.name
+        self._fixed: FixedRows | None = None
         worlds = max(int(model.world_count), 1)
         self.found = torch.zeros(worlds, dtype=torch.int32, device=device)
         self.overflow = torch.zeros(worlds, dtype=torch.int64, device=device)
@@ -57,9 +60,15 @@ class ContactStage:
                 "of the backend has 'mujoco' only: use a bundle that was trained on those."
             )
         self._describe(worlds)
-        rows = torch.zeros((worlds, self.capacity, ROW_SIZE), device=device)
-        link = torch.zeros((worlds, self.capacity), dtype=torch.int64, device=device)
-        used = torch.zeros((worlds, self.capacity), dtype=torch.bool, device=device)
+        if card.contacts.fixed:
+            robot = RobotShapes(self._shapes, self._kinds, self._reach, self._links, self._base)
+            ground = GroundPlanes(self._normal, self._offset, self._plane_shape)
+            self._fixed = FixedRows(card.contacts.fixed, self.links, model, robot, ground, device)
+        # With fixed contacts what counts here is what is near; of its rows none is read.
+        size = self.capacity if self._fixed is None else 1
+        rows = torch.zeros((worlds, size, ROW_SIZE), device=device)
+        link = torch.zeros((worlds, size), dtype=torch.int64, device=device)
+        used = torch.zeros((worlds, size), dtype=torch.bool, device=device)
         self._rows = ContactRows(rows, link, used)
         self._dirty = torch.ones(worlds, dtype=torch.bool, device=device)
         self._dirty_out = wp.from_torch(self._dirty)
@@ -198,6 +207,8 @@ class ContactStage:
             outputs=self._out,
             device=model.device,
         )  # fmt: skip
+        if self._fixed is not None:
+            return self._fixed.rows(state, self._dirty_out)
         if count:
             self.overflow += self.found > self.capacity
         return self._rows

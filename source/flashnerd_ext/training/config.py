@@ -50,7 +50,9 @@ class TrainDynamicsConfig:
         default_factory=dict,
         metadata={"help": "further data set -> its share of the windows, as more='{data/recorded: 0.3}'"},
     )
-    out: str = option("", "bundle folder to write; default runs/dynamics/ROBOT-MODEL-sSEED")
+    out: str = option(
+        "", "bundle folder; default runs/dynamics/ROBOT-MODEL-sSEED, with fixed contacts ROBOT-MODEL-fixed-sSEED"
+    )
     init: str = option("", "bundle to start from (name or folder) instead of fresh weights: fine-tuning")
     seed: int = option(0, "seed of weights and batches")
     rollouts: int = option(2000, "test rollouts measured at the end, for the card; 0 measures none")

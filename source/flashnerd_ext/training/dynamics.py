@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from flashnerd_ext.data.dataset import fixed_of, read_summary
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
 from flashnerd_ext.model.base import DynamicsModel
@@ -53,11 +54,13 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
         set_threads(config.threads or None)
         device = choose_device(config.device, place.local)
         seed_everything(config.seed, config.deterministic)
-        out = Path(config.out or f"runs/dynamics/{config.robot}-{config.model}-s{config.seed}")
+        fixed = fixed_of(read_summary(config.data))
+        kind = "-fixed" if fixed else ""
+        out = Path(config.out or f"runs/dynamics/{config.robot}-{config.model}{kind}-s{config.seed}")
         folder = out.parent / f"{out.name}-run"
         refuse_overwrite(folder, config)
-        model = build_model(config.model, robot.layout, contact_options(config, robot)).to(device)
-        lineage = start_from(config, model)
+        model = build_model(config.model, robot.layout, contact_options(config, robot, fixed)).to(device)
+        lineage = start_from(config, model, fixed)
         data, val, sources = load_mixed(config.data, config.more, robot)
         run = prepare(config, robot, model, data, val, folder, place, device, sources)
         say(
@@ -71,29 +74,57 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
     return out
 
 
-def contact_options(config: TrainDynamicsConfig, robot: RobotDescription) -> dict[str, Any]:
-    """The model's options, with what the robot says of its contacts where the command does not."""
+def contact_options(
+    config: TrainDynamicsConfig, robot: RobotDescription, fixed: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The model's options, with what robot and data say of contacts where the command does not.
+
+    Args:
+        config: Options of the command.
+        robot: Says how many variable rows there may be, and names the links.
+        fixed: Links of the data's fixed contact rows; empty for variable rows. Fixed rows are not pooled.
+
+    Raises:
+        FlashNerdError: For a number of rows that the fixed contacts of the data do not have.
+    """
     options = dict(config.options)
-    if robot.contacts is not None:
-        options.setdefault("sensed", Sensed(robot.layout, len(robot.links)).size)
-    if robot.contacts is not None and config.model == "flashnerd":
-        options.setdefault("rows_capacity", robot.contacts.capacity)
-        options.setdefault("links", len(robot.links))
+    if robot.contacts is None:
+        return options
+    options.setdefault("sensed", Sensed(robot.layout, len(robot.links)).size)
+    capacity = options.setdefault("rows_capacity", len(fixed) or robot.contacts.capacity)
+    if fixed and capacity not in (0, len(fixed)):
+        raise FlashNerdError(
+            f"options.rows_capacity is {capacity}, but data={config.data} has {len(fixed)} fixed contact rows: "
+            f"type options.rows_capacity={len(fixed)}, or 0 for a model without contact rows."
+        )
+    if fixed:
+        options.setdefault("slots", 0)
+    options.setdefault("links", len(robot.links))
     return options
 
 
-def start_from(config: TrainDynamicsConfig, model: DynamicsModel) -> tuple[str, ...]:
+def start_from(config: TrainDynamicsConfig, model: DynamicsModel, fixed: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Take the weights and statistics of ``init``, if given.
+
+    Args:
+        config: Options of the command.
+        model: Where they go.
+        fixed: Links of the data's fixed contact rows; empty for variable rows.
 
     Returns:
         Hashes of the bundles that the model descends from, oldest first.
+
+    Raises:
+        FlashNerdError: When the bundle is of another model, or takes other contact rows than the data have.
     """
     if not config.init:
         return ()
-    from flashnerd_ext.bundle.check import check_model_config
+    from flashnerd_ext.bundle.check import check_contact_rows, check_model_config
     from flashnerd_ext.bundle.store import load_bundle
 
     bundle = load_bundle(config.init)
+    if bundle.model.rows_capacity:
+        check_contact_rows(bundle.card.contacts, fixed, f"init={config.init}", f"data={config.data}")
     check_model_config(bundle.card, config.model, model.config)
     model.load_state_dict(bundle.model.state_dict())
     return (*bundle.card.lineage, bundle.hash)
@@ -201,6 +232,7 @@ def finish(
         data=data_cards(config, data, sources),
         measured=measured,
         lineage=lineage,
+        fixed=data.meta.get("fixed", ()),
     )
     bundle = save_bundle(out, model, card)
     write_json(run.folder / "history.json", {"history": run.history, "machine": machine_facts(), "measured": measured})

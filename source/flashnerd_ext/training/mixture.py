@@ -91,6 +91,11 @@ def joined(parts: list[Trajectories]) -> Trajectories:
                 f"{part.meta.get('folder')} lacks the column '{missing[0]}', which {first.meta.get('folder')} has: "
                 "record it with scripts/record_policy.py of this version."
             )
+        if part.meta.get("fixed", ()) != first.meta.get("fixed", ()):
+            raise FlashNerdError(
+                f"{part.meta.get('folder')} has contacts={_kind(part)} rows, but {first.meta.get('folder')} has "
+                f"contacts={_kind(first)} ones{_links(part, first)}: record it with like={first.meta.get('folder')}."
+            )
     # One column at a time, so that no more than one of them is in memory twice.
     extra = {name: _joined([part.extra.pop(name) for part in parts], steps, name) for name in list(first.extra)}
     names = ("joint_q", "joint_qd", "actuation", "valid")
@@ -104,6 +109,14 @@ def joined(parts: list[Trajectories]) -> Trajectories:
     sampler = np.concatenate([part.sampler.astype(np.int64) + k for part, k in zip(parts, offsets, strict=False)])
     meta = first.meta | {"samplers": [name for part in parts for name in part.meta.get("samplers", ())]}
     return dataclasses.replace(first, **columns, sampler=sampler, extra=extra, meta=meta)
+
+
+def _kind(part: Trajectories) -> str:
+    return "fixed" if part.meta.get("fixed") else "variable"
+
+
+def _links(part: Trajectories, first: Trajectories) -> str:
+    return " of other links" if _kind(part) == _kind(first) else ""
 
 
 def _joined(arrays: list[np.ndarray], steps: int, name: str) -> np.ndarray:

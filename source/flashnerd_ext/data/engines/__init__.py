@@ -6,6 +6,7 @@ Newton's conventions, one model step (``decimation`` solver steps with the actua
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.errors import FlashNerdError, nearest
-from flashnerd_ext.robots.description import RobotDescription
+from flashnerd_ext.robots.description import RobotDescription, fixed_links
 
 ENGINES = ("mujoco_c", "mujoco_warp")
 
@@ -48,8 +49,18 @@ def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str 
     raise FlashNerdError(f"engine is '{name}', which is unknown: {nearest(name, ENGINES)}")
 
 
-def load_or_export(robot: RobotDescription, folder: Path) -> ExportedModel:
-    """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there."""
+def load_or_export(robot: RobotDescription, folder: Path, contacts: str = "") -> ExportedModel:
+    """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there.
+
+    Args:
+        robot: Whose model it is.
+        folder: Data set folder.
+        contacts: Kind of contact rows that is wanted, ``variable`` or ``fixed``; empty takes the kept model's, and
+            variable rows for a fresh export.
+
+    Raises:
+        FlashNerdError: When the kept model is of another robot or kind, or the robot has no links for fixed rows.
+    """
     from flashnerd_ext.data.engines.export import export_model
 
     if (folder / ExportedModel.FILE).exists():
@@ -58,7 +69,12 @@ def load_or_export(robot: RobotDescription, folder: Path) -> ExportedModel:
             raise FlashNerdError(
                 f"{folder} has the engine model of {model.robot}, but robot={robot.name} is wanted: type another out=."
             )
+        if contacts and model.contacts != contacts:
+            raise FlashNerdError(
+                f"{folder} has contacts={model.contacts} rows, but contacts={contacts} is wanted: "
+                f"type contacts={model.contacts}, or another out=."
+            )
         return model
-    model = export_model(robot)
+    model = dataclasses.replace(export_model(robot), fixed=fixed_links(robot, contacts or "variable"))
     model.save(folder)
     return model

@@ -57,17 +57,31 @@ class ExportedModel:
     target_inputs: tuple[int, ...] = ()
     """MuJoCo actuator of each position target (actuation ``target``), -1 for those of explicit motors; empty where all
     are explicit."""
+    fixed: tuple[str, ...] = ()
+    """Links of fixed contact rows, one row each; empty for variable rows, of which there are ``capacity``."""
+
+    @property
+    def contacts(self) -> str:
+        """Kind of the contact rows of a data set that was made with it: ``variable`` or ``fixed``."""
+        return "fixed" if self.fixed else "variable"
 
     @property
     def hash(self) -> str:
         """SHA-256 of everything that decides the numbers (not of the versions)."""
-        content = asdict(self)
+        content = self._content()
         content.pop("versions")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    def _content(self) -> dict[str, Any]:
+        content = asdict(self)
+        if not self.fixed:
+            # As it was before there were fixed rows: models and data sets of that time keep their hash.
+            content.pop("fixed")
+        return content
+
     def save(self, folder: Path) -> Path:
         """Write ``engine_model.json`` atomically."""
-        content = {"schema_version": self.SCHEMA, "hash": self.hash, **asdict(self)}
+        content = {"schema_version": self.SCHEMA, "hash": self.hash, **self._content()}
         return write_json(folder / self.FILE, content)
 
     @classmethod
@@ -81,6 +95,7 @@ class ExportedModel:
             stored = content.pop("hash")
             for name in ("joint_names", "qpos_index", "dof_index", "actuated_dofs", "target_inputs"):
                 content[name] = tuple(content[name])
+            content["fixed"] = tuple(content.get("fixed", ()))
             model = cls(**content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise FlashNerdError(

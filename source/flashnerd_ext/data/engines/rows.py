@@ -3,6 +3,9 @@
 Rows are in the root frame of the robot, in the order and meaning of :mod:`flashnerd_ext.model.contacts`. Of each
 pair of geoms the deepest point makes a row. Contacts of the robot with itself make none: joint positions say all there
 is to know of them.
+
+Fixed rows are a second encoding: one row for each of some links, always, in the order in which they are listed: the
+link's point nearest to the ground planes, whatever its distance.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ import numpy as np
 
 from flashnerd_ext.data.engines.coordinates import to_mujoco
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
+from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.contacts import ROW_SIZE
+
+ANYWHERE = 1e3
+"""Distance up to which the ground is seen by fixed rows [m]: farther than any robot gets from it."""
 
 
 def _deepest(world: np.ndarray, geoms: np.ndarray, depth: np.ndarray) -> np.ndarray:
@@ -49,17 +56,31 @@ class RowDetector:
 
     Args:
         engine: Its model, worlds and coordinates are used.
+        fixed: Links of fixed rows, empty for variable rows; ``None`` takes the kind that the engine's model names.
+
+    Attributes:
+        fixed: Links of fixed rows, [K]; empty for variable rows.
+        capacity: Rows K of a state.
+        gap: Distance up to which a contact makes a row [m].
+
+    Raises:
+        FlashNerdError: For a fixed link that the model lacks or that has no collision shape, or for fixed rows over a
+            ground that is not made of planes.
     """
 
-    def __init__(self, engine: MujocoC) -> None:
+    def __init__(self, engine: MujocoC, fixed: tuple[str, ...] | None = None) -> None:
         self._mujoco: Any = import_module("mujoco")
         self.engine, model = engine, engine.model
-        self.capacity, self.gap = model.capacity, model.gap
+        self.fixed = model.fixed if fixed is None else fixed
+        self.capacity = len(self.fixed) or model.capacity
+        self.gap = ANYWHERE if self.fixed else model.gap
         self._nominal = self._prepared(engine.model.compile())
         self._data = self._mujoco.MjData(self._nominal)
         self._link = np.full(self._nominal.nbody, -1)
         for index, name in enumerate(model.links.values()):
             self._link[self._nominal.body(name).id] = index
+        if self.fixed:
+            self._see_far()
         self._base = self._nominal.body(model.base_body).id if model.floating_base else 1
 
     def _prepared(self, world: Any) -> Any:
@@ -73,6 +94,38 @@ class RowDetector:
         world.geom_contype[:] = np.where(collides & ~of_robot, 1, 0)
         world.geom_conaffinity[:] = np.where(collides & of_robot, 1, 0)
         return world
+
+    def _see_far(self) -> None:
+        """Let the ground planes be seen from anywhere, by the shapes of the fixed links and by nothing else."""
+        model, links = self._nominal, list(self.engine.model.links)
+        for name in self.fixed:
+            if name not in links:
+                raise FlashNerdError(
+                    f"the fixed contacts name the link '{name}', which robot={self.engine.model.robot} does not have: "
+                    f"{nearest(name, links)}"
+                )
+        # Row of each link, -1 without.
+        self._row = np.array([self.fixed.index(name) if name in self.fixed else -1 for name in links])
+        of_geom = self._link[model.geom_bodyid]
+        collides = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+        mine = collides & (of_geom >= 0) & (self._row[of_geom] >= 0)
+        for name in self.fixed:
+            if not (of_geom[mine] == links.index(name)).any():
+                raise FlashNerdError(
+                    f"the fixed contacts name the link '{name}', which has no collision shape in "
+                    f"robot={self.engine.model.robot}: name links that can touch the ground."
+                )
+        ground = collides & (model.geom_bodyid == 0)
+        if (model.geom_type[ground] != self._mujoco.mjtGeom.mjGEOM_PLANE).any():
+            raise FlashNerdError(
+                "the ground of this engine model is not made of planes only, which fixed contacts need: "
+                "type contacts=variable."
+            )
+        # Links against each other would cost time and make no row.
+        model.geom_contype[:], model.geom_conaffinity[:] = ground, mine
+        model.geom_margin[:] = np.where(ground, ANYWHERE, 0.0)
+        # Bodies of several shapes are passed over where their bounding boxes, widened by this, do not meet.
+        model.body_margin[0] = ANYWHERE
 
     def rows(
         self,
@@ -172,6 +225,8 @@ class RowDetector:
         features = np.concatenate(
             [local(place - origin), local(normal), depth[:, None], local(velocity), mu[:, None], static[:, None]], 1
         )
+        if self.fixed:
+            return self._one_each(out, world, link, features)
         # Deepest first within a world; ties by link and place, so that the order does not depend on the detector's.
         order = np.lexsort((place[:, 1], place[:, 0], link, depth, world))
         world, link, features = world[order], link[order], features[order]
@@ -180,5 +235,17 @@ class RowDetector:
         keep = rank < self.capacity
         out.features[world[keep], rank[keep]] = features[keep]
         out.link[world[keep], rank[keep]] = link[keep]
+        np.add.at(out.count, world, 1)
+        return out
+
+    def _one_each(self, out: RowArrays, world: np.ndarray, link: np.ndarray, features: np.ndarray) -> RowArrays:
+        """The deepest contact of each fixed link of each world, in the order of ``fixed``; the first of equals."""
+        row = self._row[link]
+        order = np.lexsort((np.arange(len(world)), features[:, 6], row, world))
+        world, row = world[order], row[order]
+        first = np.ones(len(order), bool)
+        first[1:] = (world[1:] != world[:-1]) | (row[1:] != row[:-1])
+        world, row, chosen = world[first], row[first], order[first]
+        out.features[world, row], out.link[world, row] = features[chosen], link[chosen]
         np.add.at(out.count, world, 1)
         return out

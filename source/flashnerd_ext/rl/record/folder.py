@@ -15,7 +15,7 @@ from flashnerd_ext.data.dataset import EXTRA, FILE, QUATERNION_ORDER, SCHEMA_VER
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.statistics import Statistics
-from flashnerd_ext.data.writer import contact_columns, feature_names, shard_statistics
+from flashnerd_ext.data.writer import contact_columns, feature_names, fixed_facts, shard_statistics
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
 from flashnerd_ext.rl.record.cut import Pieces
@@ -122,7 +122,7 @@ def write_folder(
         "samplers": dict(source.samplers),
         "splits": tables,
         "recorded": {**source.facts, "dropped_steps": pieces.dropped, "jumps": pieces.jumps},
-    }
+    } | fixed_facts(model)
     write_json(folder / FILE, summary)
     return summary
 

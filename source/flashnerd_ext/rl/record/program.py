@@ -59,7 +59,7 @@ class RecordConfig:
     length: int = option(48, "most steps in a trajectory of the data set")
     val: float = option(0.1, "share of the worlds in the val split")
     test: float = option(0.0, "share of the worlds in the test split")
-    like: str = option("", "data set whose engine model is taken, instead of exporting one from the asset")
+    like: str = option("", "data set whose engine model and kind of contact rows are taken, not the asset's")
     overrides: list[str] = field(default_factory=list, metadata={"help": "env. and agent. words for the task"})
     agent: str = option("rsl_rl_cfg_entry_point", "agent configuration of the task")
     device: str = option("", "cuda:0 where there is one, else cpu")
