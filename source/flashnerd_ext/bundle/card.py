@@ -42,6 +42,12 @@ class RobotCard:
     """Joints whose position the dynamics do not depend on."""
     conditions: tuple[str, ...] = ()
     """What may differ from world to world, as deviations from nominal that go into the frame."""
+    stop_joints: tuple[str, ...] = field(default=(), metadata=rule(word=True, optional=True))
+    """Joints whose limits go into the frame."""
+    stop_lower: tuple[float, ...] = field(default=(), metadata=rule(optional=True))
+    """Their lower limits [m or rad]."""
+    stop_upper: tuple[float, ...] = field(default=(), metadata=rule(optional=True))
+    """Their upper limits [m or rad]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +251,7 @@ class Card:
     @property
     def layout(self) -> StateLayout:
         """Joint order and state dimensions."""
-        from flashnerd_ext.model.layout import Drive, StateLayout
+        from flashnerd_ext.model.layout import Drive, StateLayout, Stops
 
         robot, drive = self.robot, self.actuation.drive
         return StateLayout(
@@ -258,6 +264,9 @@ class Card:
             if drive is None
             else Drive(drive.stiffness, drive.damping, drive.effort_limit, drive.saturation, drive.velocity_limit),
             robot.conditions,
+            Stops(robot.stop_joints, robot.stop_lower, robot.stop_upper, self.simulation.dt)
+            if robot.stop_joints
+            else None,
         )
 
     @property
@@ -424,6 +433,16 @@ def validate(card: Card) -> None:
         card.contacts.capacity,
         f"{'0' if card.contacts.detector == 'none' else 'at least 1'} with the detector '{card.contacts.detector}'",
     )
+    for name in ("stop_lower", "stop_upper"):
+        found = getattr(card.robot, name)
+        need(
+            len(found) == len(card.robot.stop_joints),
+            f"robot.{name}",
+            list(found),
+            f"a list of {len(card.robot.stop_joints)} limits, one a joint of robot.stop_joints,",
+        )
+    for name in card.robot.stop_joints:
+        need(name in card.robot.joint_names, "robot.stop_joints", name, "one of robot.joint_names")
     _validate_fixed(card.contacts, need)
     for part, ranges in (("frame", card.envelope.frame), ("state", card.envelope.state)):
         _validate_ranges(f"envelope.{part}", ranges, need)

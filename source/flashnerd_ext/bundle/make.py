@@ -191,6 +191,9 @@ def make_card(
             actuated=tuple(layout.actuated),
             position_free=tuple(layout.position_free),
             conditions=tuple(layout.conditions),
+            stop_joints=layout.stops.joints if layout.stops else (),
+            stop_lower=layout.stops.lower if layout.stops else (),
+            stop_upper=layout.stops.upper if layout.stops else (),
         ),
         actuation=ActuationCard(
             kind=robot.actuation,

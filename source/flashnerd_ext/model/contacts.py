@@ -19,6 +19,11 @@ from flashnerd_ext.errors import FlashNerdError
 
 ROW_SIZE = 12
 """Features of a row; see the module's text for their order."""
+AHEAD = 0.02
+"""How far ahead a row looks [s]: about a control step of the robots that walk."""
+DERIVED = 2
+"""Features that follow from a row and are products of others, which a linear layer cannot make: the speed along the
+normal, and the distance that is left ``AHEAD`` from now."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class ContactEncoder(nn.Module):
         scale = torch.tensor([2.0] * 3 + [1.0] * 3 + [50.0] + [0.5] * 3 + [1.0] * 2)
         self.register_buffer("scale", scale, persistent=False)
         self.link = nn.Embedding(max(links, 1), row_width)
-        self.rows = nn.Sequential(nn.Linear(ROW_SIZE, row_width), nn.SiLU(), nn.Linear(row_width, row_width))
+        self.rows = nn.Sequential(nn.Linear(ROW_SIZE + DERIVED, row_width), nn.SiLU(), nn.Linear(row_width, row_width))
         nn.init.normal_(self.link.weight, std=0.1)
         if slots:
             self.key = nn.Linear(row_width, row_width, bias=False)
@@ -89,7 +94,10 @@ class ContactEncoder(nn.Module):
         """Hidden contribution [..., width] of the rows; finite and constant where no row is used."""
         used = rows.used.unsqueeze(-1)
         # Unused rows may hold anything, NaN included: they are replaced, not multiplied away.
-        features = torch.where(used, rows.features * self.scale, torch.zeros_like(rows.features))
+        features = torch.where(used, rows.features, torch.zeros_like(rows.features))
+        closing = (features[..., 3:6] * features[..., 7:10]).sum(-1, keepdim=True)
+        left = features[..., 6:7] + AHEAD * closing
+        features = torch.cat((features * self.scale, 0.5 * closing, 50.0 * left), -1)
         features = features.to(self.project.weight.dtype)
         link = torch.where(rows.used, rows.link, torch.zeros_like(rows.link))
         hidden = torch.where(used, self.rows(features) + self.link(link), torch.zeros((), dtype=features.dtype))

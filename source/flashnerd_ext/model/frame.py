@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.layout import StateLayout, Stops
 from flashnerd_ext.model.rotation import rotate_inverse
 
 
@@ -27,6 +27,7 @@ def frame_names(layout: StateLayout) -> list[str]:
     else:
         names += [f"{name}.target_error" for name in layout.actuated]
         names += [f"{name}.torque" for name in layout.actuated]
+    names += [f"{layout.joint_names[i]}.{when}" for when in ("stop", "stop_ahead") for i in layout.stop_joints]
     return names + [f"condition.{name}" for name in layout.conditions]
 
 
@@ -65,9 +66,18 @@ def encode_frame(
         parts += [error, drive_torque(layout, error, _pick(velocities, layout.actuated_joints), condition)]
     elif layout.nu:
         parts.append(actuation)
+    if layout.stops is not None:
+        places, speeds = _pick(joints, layout.stop_joints), _pick(velocities, layout.stop_joints)
+        parts += [beyond(layout.stops, places), beyond(layout.stops, places + layout.stops.reach * speeds)]
     if layout.conditions and condition is not None:
         parts.append(condition.to(joint_q.dtype))
     return torch.cat(parts, -1)
+
+
+def beyond(stops: Stops, position: Tensor) -> Tensor:
+    """How far positions [..., S] of the joints of ``stops`` lie beyond their limits: above positive, below negative."""
+    lower, upper = position.new_tensor(stops.lower), position.new_tensor(stops.upper)
+    return (position - upper).clamp_min(0.0) - (lower - position).clamp_min(0.0)
 
 
 def drive_torque(layout: StateLayout, error: Tensor, velocity: Tensor, condition: Tensor | None = None) -> Tensor:

@@ -11,11 +11,12 @@ every simulation step: the joints then chatter at 100 Hz, which is of the time s
 
 from __future__ import annotations
 
-from flashnerd_ext.model.layout import Drive, StateLayout
+from flashnerd_ext.model.layout import Drive, StateLayout, Stops
 from flashnerd_ext.robots.description import ContactDescription, RobotDescription, per_joint
 
 _LEGS = ("LF", "LH", "RF", "RH")
 _JOINTS = tuple(f"{leg}_{joint}" for leg in _LEGS for joint in ("HAA", "HFE", "KFE"))
+_HAA = tuple(f"{leg}_HAA" for leg in _LEGS)
 
 ARMATURE = 0.05
 """Rotor inertia seen at the joint [kg m^2]."""
@@ -29,6 +30,8 @@ ANYMAL_C = RobotDescription(
         actuated=_JOINTS,
         drive=Drive((40.0,) * 12, (5.0,) * 12, (80.0,) * 12, saturation=(120.0,) * 12, velocity_limit=(7.5,) * 12),
         conditions=("base_mass", "base_com_x", "base_com_y", "base_com_z"),
+        # Knees and hips turn freely; the legs are spread against their stops most of the time.
+        stops=Stops(_HAA, (-0.72, -0.72, -0.49, -0.49), (0.49, 0.49, 0.72, 0.72), reach=0.02),
     ),
     asset_path="Isaac/IsaacLab/Robots/ANYbotics/ANYmal-C/anymal_c.usd",
     sim_dt=0.005,

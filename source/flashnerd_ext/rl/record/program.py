@@ -241,7 +241,12 @@ def write_data(
         "bins": dict(config.bins),
     }
     source = Source(
-        config.physics, version("mujoco" if config.physics == "mujoco_c" else "mujoco-warp"), config.seed, shlex.join(sys.argv), names_of(paths, rolled.labels), facts
+        config.physics,
+        version("mujoco" if config.physics == "mujoco_c" else "mujoco-warp"),
+        config.seed,
+        shlex.join(sys.argv),
+        names_of(paths, rolled.labels),
+        facts,
     )
     splits = splits_of(rolled.groups, config.val, config.test)
     summary = write_folder(Path(config.out), robot, nominal, pieces, rolled.groups, source, splits)
