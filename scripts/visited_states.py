@@ -73,8 +73,15 @@ def main() -> int:
     predict = model_predictor(bundle.model, robot.dt, robot.inner_steps, detector=detector_of([bundle], folder))
     with tqdm(total=plan.rollouts, unit=" rollouts", disable=None) as bar:
         columns, owner = visit(robot, engine, predict, data, plan, lambda done: bar.update(done))
-    held = max(1, round(config.val * plan.rollouts))
-    splits = {"train": np.arange(held, plan.rollouts), "val": np.arange(held), "test": np.arange(0)}
+    # Only rollouts that have states: an untrained model's are gone after a few steps.
+    rollouts = np.random.default_rng(config.seed).permutation(np.unique(owner))
+    if len(rollouts) < 2:
+        raise FlashNerdError(
+            f"only {len(rollouts)} of {plan.rollouts} rollouts has states to label, but train and val need one each: "
+            "type more rollouts=, or train the model longer first."
+        )
+    held = max(1, round(config.val * len(rollouts)))
+    splits = {"train": np.sort(rollouts[held:]), "val": np.sort(rollouts[:held]), "test": np.arange(0)}
     pieces = Pieces(columns, owner, 0, 0)
     source = Source(
         "mujoco_c", engine.version, config.seed, "python scripts/visited_states.py " + shlex.join(sys.argv[1:]),
