@@ -13,10 +13,17 @@ from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import Unitre
 
 @configclass
 class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
-    """ANYmal-C on flat ground."""
+    """ANYmal-C on flat ground, sized for a CPU: a thousand worlds in place of the stock four.
+
+    With the stock noise of 1.0 every reward is negative at first, and with so few samples an iteration the policy learns
+    to fall at once (episodes of 75 steps for 100 iterations, in either physics); half of it learns to stand, then to
+    walk. More and smaller batches make more of each sample.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.actor.distribution_cfg.init_std = 0.5
+        self.algorithm.num_mini_batches = 12
         self.experiment_name = "flashnerd_anymal_c_flat"
 
 
