@@ -22,7 +22,7 @@ class InspectConfig:
 
 def main() -> int:
     config = parse(InspectConfig, doc=__doc__)
-    from flashnerd_ext.data.dataset import read_summary
+    from flashnerd_ext.data.dataset import fixed_of, read_summary
     from flashnerd_ext.data.inspect import describe, inspect_folder, picture
     from flashnerd_ext.robots.registry import get_robot
 
@@ -36,6 +36,8 @@ def main() -> int:
         f"{folder}: robot {summary['robot']} ({summary['asset_key']}), engine {summary['engine']} "
         f"{summary['engine_version']}, dt {summary['dt']:.6f} s, seed {summary['seed']}\nmade by: {summary['command']}"
     )
+    if fixed_of(summary):
+        print(f"contacts fixed: {', '.join(fixed_of(summary))}")
     reports = inspect_folder(folder, robot)
     describe(reports)
     if any(len(report.rows) for report in reports):

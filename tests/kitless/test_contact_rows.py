@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,8 @@ from flashnerd_ext.data.engines.export import export_model, robot_usd
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.engines.rows import RowDetector
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.model.contacts import ContactEncoder
+from flashnerd_ext.robots.description import fixed_links
 from flashnerd_ext.robots.registry import get_robot
 
 WORLDS = 24
@@ -38,8 +41,8 @@ def scene(robot, ground: bool = True, mesh: bool = False):
     return builder.finalize(device="cpu")
 
 
-def card(robot, capacity: int, gap: float):
-    contacts = SimpleNamespace(capacity=capacity, gap=gap, links=robot.links, detector="mujoco")
+def card(robot, capacity: int, gap: float, fixed: tuple[str, ...] = ()):
+    contacts = SimpleNamespace(capacity=capacity, gap=gap, links=robot.links, detector="mujoco", fixed=fixed)
     return SimpleNamespace(name="test", contacts=contacts)
 
 
@@ -120,3 +123,86 @@ def test_what_cannot_be_seen_is_refused() -> None:
     other.contacts.links = ("base", "TAIL")
     with pytest.raises(FlashNerdError, match="TAIL"):
         ContactStage(other, scene(robot), "cpu")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["anymal_c", "go2", "g1", "g1_29", "ant"])
+def test_fixed_rows_are_always_there_in_order_and_equal_those_of_the_training_data(name: str) -> None:
+    import newton
+    import warp as wp
+
+    from flashnerd_ext.solver.contacts import ContactStage
+
+    robot = get_robot(name)
+    assert robot.contacts is not None
+    fixed, gap = fixed_links(robot, "fixed"), robot.contacts.gap
+    engine = MujocoC(dataclasses.replace(export_model(robot), fixed=fixed))
+    model = scene(robot)
+    q, qd = states(robot, np.random.default_rng(4))
+    q[-4:, 2] += 2.0
+    state = model.state()
+    state.joint_q.assign(q.astype(np.float32).ravel())
+    state.joint_qd.assign(qd.astype(np.float32).ravel())
+    newton.eval_fk(model, state.joint_q, state.joint_qd, state)
+    stage = ContactStage(card(robot, len(fixed), gap, fixed), model, "cpu")  # type: ignore[arg-type]
+    rows = stage.rows(state)
+    assert rows is not None
+    detector = RowDetector(engine)
+    assert detector.capacity == len(fixed)
+    reference = detector.rows(q, qd)
+    order = np.tile([robot.links.index(link) for link in fixed], (WORLDS, 1))
+    assert rows.used.all()
+    np.testing.assert_array_equal(rows.link.numpy(), order)
+    np.testing.assert_array_equal(reference.link, order)
+    np.testing.assert_array_equal(reference.count, len(fixed))
+    np.testing.assert_allclose(rows.features.numpy(), reference.features, atol=3e-5)
+    assert reference.features[-4:, :, 6].min() > 1.0
+    # What touches is among the variable rows of the same states, and is the deepest of its link.
+    touching = RowDetector(engine, fixed=())
+    touching.capacity = 100
+    variable = touching.rows(q, qd)
+    for k, link in enumerate(order[0]):
+        depth = np.where(variable.link == link, variable.features[:, :, 6], np.inf).min(1)
+        near = reference.features[:, k, 6] <= gap
+        np.testing.assert_array_equal(near, np.isfinite(depth))
+        np.testing.assert_array_equal(depth[near], reference.features[near, k, 6])
+    # Sensors see the same as beside variable rows, and nothing is said to be dropped.
+    np.testing.assert_array_equal(stage.found.numpy(), variable.count)
+    assert not stage.overflow.any()
+    encoder = ContactEncoder(16, len(robot.links), slots=0, capacity=len(fixed))
+    assert torch.isfinite(encoder(rows)).all()
+    # Worlds that nobody asks for keep their rows, those that are not numbers have none, and buffers stay.
+    before, place = rows.features.clone(), rows.features.data_ptr()
+    moved = state.body_q.numpy()
+    moved[:, 2] += 0.5
+    bodies = len(moved) // WORLDS
+    moved[:bodies] = np.nan
+    state.body_q = wp.array(moved, dtype=wp.transform)
+    dirty = torch.arange(WORLDS) < 2
+    again = stage.rows(state, dirty)
+    assert again is not None
+    assert again.features.data_ptr() == place
+    assert torch.equal(again.features[2:], before[2:])
+    assert not again.used[0].any() and again.used[1:].all()
+    np.testing.assert_allclose((again.features[1, :, 6] - before[1, :, 6]).numpy(), 0.5, atol=1e-5)
+    spoiled = q.copy()
+    spoiled[0, 0] = np.nan
+    found = detector.rows(spoiled, qd)
+    assert (found.link[0] == -1).all() and (found.link[1:] >= 0).all()
+    assert (found.count == [0, *[len(fixed)] * (WORLDS - 1)]).all()
+
+
+def test_links_that_cannot_have_a_fixed_row_are_refused() -> None:
+    from flashnerd_ext.solver.contacts import ContactStage
+
+    robot = get_robot("go2")
+    engine = MujocoC(export_model(robot))
+    with pytest.raises(FlashNerdError, match="link 'FL_foott', which robot=go2 does not have: did you mean FL_foot"):
+        RowDetector(engine, ("FL_foott",))
+    with pytest.raises(FlashNerdError, match="link 'FL_hip', which has no collision shape"):
+        RowDetector(engine, ("FL_hip",))
+    with pytest.raises(FlashNerdError, match="link 'FL_hip', which has no collision shape"):
+        ContactStage(card(robot, 1, 0.03, ("FL_hip",)), scene(robot), "cpu")  # type: ignore[arg-type]
+    boxed = engine.model.xml.replace('type="plane"', 'type="box"')
+    assert boxed != engine.model.xml
+    with pytest.raises(FlashNerdError, match="not made of planes only, which fixed contacts need"):
+        RowDetector(MujocoC(dataclasses.replace(engine.model, xml=boxed)), ("FL_foot",))

@@ -185,3 +185,85 @@ def test_wrong_options_are_named() -> None:
         build_model("flashnerd", LAYOUT, {"width": "64"})
     with pytest.raises(FlashNerdError, match=r"options.heads=4"):
         build_model("flashnerd", LAYOUT, {"width": 64, "heads": 5})
+
+
+def stacked(steps: list[ContactRows]) -> ContactRows:
+    """Rows of successive frames, [B, T, K, ...]."""
+    return ContactRows(*(torch.stack([getattr(row, name) for row in steps], 1) for name in ("features", "link", "used")))
+
+
+def part(rows: ContactRows, begin: int, end: int) -> ContactRows:
+    """Rows of frames ``begin`` to ``end`` of [B, T, K, ...]."""
+    return ContactRows(rows.features[:, begin:end], rows.link[:, begin:end], rows.used[:, begin:end])
+
+
+@pytest.mark.parametrize("slots", [0, 4])
+@pytest.mark.parametrize("name", ["nerd", "nerd_optimized"])
+@torch.no_grad()
+def test_window_models_keep_what_contacts_added_to_each_frame(name: str, slots: int) -> None:
+    """Step equals sequence over the window, past its end and after a reset of some worlds."""
+    model = make(name, rows_capacity=6, links=3, slots=slots)
+    frames = torch.randn(5, 12, model.frame_size)
+    rows = stacked([rows_of(5, 6 if slots == 0 else used % 7) for used in range(12)])
+    cache = model.init_cache(5)
+    mask = torch.tensor([True, False, False, True, False])
+    got = []
+    for t in range(12):
+        if t == 8:
+            cache.reset(mask)
+        got.append(model.step(frames[:, t], cache, ContactRows(rows.features[:, t], rows.link[:, t], rows.used[:, t])))
+    for t in range(12):
+        begin = max(0, t - 4)
+        wanted = model.sequence(frames[:, begin : t + 1], part(rows, begin, t + 1))[:, -1]
+        seen = ~mask if t >= 8 else torch.ones(5, dtype=torch.bool)
+        assert torch.allclose(got[t][seen], wanted[seen], atol=1e-6), t
+    for t in range(8, 12):
+        fresh = model.sequence(frames[:, 8 : t + 1], part(rows, 8, t + 1))[:, -1]
+        assert torch.allclose(got[t][mask], fresh[mask], atol=1e-6), t
+    # What a frame's contacts were counts as long as the frame is in the window, and no longer.
+    other = ContactRows(rows.features.clone(), rows.link, rows.used)
+    other.features[:, 1] += 1.0
+    whole, moved = (model.sequence(frames[:, :5], part(item, 0, 5)) for item in (rows, other))
+    assert torch.equal(whole[:, 0], moved[:, 0])
+    assert not torch.allclose(whole[:, 4], moved[:, 4], atol=1e-4)
+    with pytest.raises(FlashNerdError, match="6 contact rows"):
+        model.step(frames[:, 0], cache)
+
+
+@torch.no_grad()
+def test_both_nerds_are_one_function_of_contacts_and_stay_one_in_bfloat16() -> None:
+    plain, fast = (make(name, rows_capacity=6, links=3, slots=0) for name in ("nerd", "nerd_optimized"))
+    fast.load_state_dict(plain.state_dict())
+    frames, steps = torch.randn(4, 9, plain.frame_size), [rows_of(4, 6) for _ in range(9)]
+
+    def streamed(model: DynamicsModel) -> torch.Tensor:
+        cache = model.init_cache(4)
+        return torch.stack([model.step(frames[:, t], cache, steps[t]) for t in range(9)], 1)
+
+    exact = streamed(plain)
+    assert torch.allclose(streamed(fast), exact, atol=2e-6)
+    rounded = streamed(fast.set_compute_dtype(torch.bfloat16))
+    assert rounded.dtype == torch.float32
+    assert (rounded - exact).abs().max() < 0.1 * exact.abs().max()
+
+
+def test_nerd_without_contacts_is_what_it_was() -> None:
+    """Its weights, their names and its stored options: bundles from before it took contact rows go on working."""
+    model = make("nerd")
+    assert set(model.config) == {"width", "layers", "heads", "window", "head_hidden", "prior", "sensed"}
+    assert not [name for name in model.state_dict() if name.startswith("contacts")]
+    cache = model.init_cache(2)
+    assert cache.frames.shape == (2, 5, model.frame_size)  # pyright: ignore[reportAttributeAccessIssue]
+    # Contacts are made after all other weights, so that a seed draws the same ones with and without.
+    other = make("nerd", rows_capacity=2, links=2).state_dict()
+    mine = {name: value for name, value in model.state_dict().items() if "_norm." not in name}
+    assert all(torch.equal(value, other[name]) for name, value in mine.items())
+    assert {"rows_capacity", "slots", "links"} <= set(make("nerd", rows_capacity=2, links=2).config)
+
+
+@pytest.mark.parametrize("name", ["flashnerd", "nerd"])
+def test_contact_options_that_make_no_sense_are_refused(name: str) -> None:
+    for wrong, least in (({"rows_capacity": -1}, 0), ({"slots": -2}, 0), ({"links": 0}, 1)):
+        key = next(iter(wrong))
+        with pytest.raises(FlashNerdError, match=rf"options\.{key} is {wrong[key]}, but at least {least}"):
+            build_model(name, LAYOUT, wrong)

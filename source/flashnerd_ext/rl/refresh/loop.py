@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flashnerd_ext.data.dataset import FILE
+from flashnerd_ext.bundle.check import check_contact_rows
+from flashnerd_ext.data.dataset import FILE, fixed_of, read_summary
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import atomic_save
 from flashnerd_ext.rl import manifest
@@ -52,7 +53,11 @@ class Refresh:
         self._failed = 0
         self.runner: Any = None
         self.state = State(str(self._solver().bundle.path.resolve()))
-        options.check(self._solver().bundle.card.robot.name)
+        card = self._solver().bundle.card
+        options.check(card.robot.name)
+        if card.contacts.capacity:
+            fixed = fixed_of(read_summary(options.data))
+            check_contact_rows(card.contacts, fixed, f"the bundle '{card.name}'", f"refresh.data={options.data}")
 
     # -- joining the learner ----------------------------------------------------------------------------------------
 
