@@ -40,7 +40,7 @@ def test_three_physics_from_training_to_picture(tmp_path: Path, make_bundle: Cal
     assert [row["physics"] for row in content["physics"]] == names
     for row, run in zip(content["physics"], content["runs"], strict=True):
         assert run["iterations"] == 8 and len(run["curve"]["seconds"]) == 8 and run["seed"] == 3
-        assert 0 < row["collection"] and 0 < row["learning"] and row["collection"] + row["learning"] < row["wall"]
+        assert row["collection"] > 0 and row["learning"] > 0 and row["collection"] + row["learning"] < row["wall"]
         assert row["final"] is not None and row["evaluated"] is not None
         manifest = json.loads((Path(run["folder"]) / "run.json").read_text())["metadata"]
         learned = row["physics"] != "newton_mjwarp"
