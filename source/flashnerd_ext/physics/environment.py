@@ -68,6 +68,7 @@ def attach(env: Any) -> None:
     for articulation in env.scene.articulations.values():
         watch_resets(articulation)
         watch_wrenches(articulation)
+        watch_torque(articulation)
     if isinstance(env, ManagerBasedRLEnv):
         _add_term(env)
     elif isinstance(env, DirectRLEnv):
@@ -118,6 +119,36 @@ def watch_wrenches(articulation: Any) -> None:
 
     write_data_to_sim._flashnerd = True  # type: ignore[attr-defined]
     articulation.write_data_to_sim = write_data_to_sim
+
+
+def watch_torque(articulation: Any) -> None:
+    """Let ``applied_torque`` read what the model predicts, after each step.
+
+    Isaac Lab's own actuator models compute it before the physics, once a simulation step in the simulator, but once a
+    control step where the backend takes all of it: what rewards would read is the torque before the robot has moved.
+    """
+    original = articulation.update
+    if getattr(original, "_flashnerd", False):
+        return
+    columns: torch.Tensor | None = None
+
+    def update(dt: float) -> None:
+        nonlocal columns
+        original(dt)
+        solver = running_solver()
+        if solver is None or not solver.sensors.capacity or solver.bundle.card.layout.drive is None:
+            return
+        if columns is None:
+            names = list(articulation.joint_names)
+            places = [names.index(name) for name in solver.bundle.card.layout.actuated]
+            columns = torch.tensor(places, device=solver.torch_device)
+        import warp as wp
+
+        applied = wp.to_torch(articulation.actuators.applied_effort.warp, requires_grad=False)
+        applied.index_copy_(1, columns, solver.sensors.torque)
+
+    update._flashnerd = True  # type: ignore[attr-defined]
+    articulation.update = update
 
 
 def _selection(env_ids: Any, env_mask: Any) -> Any:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flashnerd_ext.model.sensed import Sensed
 from flashnerd_ext.solver.contacts import ContactStage
+from flashnerd_ext.solver.late import last_torque
 
 if TYPE_CHECKING:
     from newton import Contacts
@@ -34,19 +35,24 @@ class SensorStage:
         layout: The robot's coordinates.
         contacts: The stage that finds contacts.
         sensed: Outputs that the model predicts beside the state; 0 for none.
+        dt: Model step [s]. sim_steps: Simulation steps in it.
 
     Attributes:
         force: Mean contact force on each link over the last step, world frame [N], shape [N, L, 3].
-        torque: Mean torque of each actuated joint over the last step [N m], shape [N, nu].
+        torque: Torque of each actuated joint at the last simulation step [N m], shape [N, nu]; see
+            :mod:`flashnerd_ext.solver.late`.
     """
 
-    def __init__(self, layout: StateLayout, contacts: ContactStage, sensed: int) -> None:
-        self._contacts = contacts
+    def __init__(self, layout: StateLayout, contacts: ContactStage, sensed: int, dt: float, sim_steps: int) -> None:
+        self._layout, self._contacts = layout, contacts
+        self._dt, self._sim_steps = dt, sim_steps
         self._sensed = Sensed(layout, len(contacts.links)) if sensed else None
         worlds, device = len(contacts.found), contacts.touching.device
         self.force = torch.zeros((worlds, len(contacts.links), 3), device=device)
         self.torque = torch.zeros((worlds, layout.nu), device=device)
         self._before = torch.full_like(contacts.touching, np.inf)
+        self._joint_q = torch.zeros((worlds, layout.nq), device=device)
+        self._joint_qd = torch.zeros((worlds, layout.nv), device=device)
         self._written: Contacts | None = None
 
     @property
@@ -54,16 +60,22 @@ class SensorStage:
         """Contacts that :meth:`publish` writes."""
         return 0 if self._sensed is None else int((self._contacts.link_shape >= 0).sum())
 
-    def start(self) -> None:
-        """Remember what is near the ground before the step."""
+    def start(self, joint_q: Tensor, joint_qd: Tensor) -> None:
+        """Remember the state before the step, [N, nq] and [N, nv], and what is near the ground in it."""
         if self._sensed is not None:
             self._before.copy_(self._contacts.touching)
+            self._joint_q.copy_(joint_q)
+            self._joint_qd.copy_(joint_qd)
 
-    def end(self, joint_q: Tensor, values: Tensor, held: Tensor) -> None:
+    def end(
+        self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, condition: Tensor, values: Tensor, held: Tensor
+    ) -> None:
         """Take over a prediction.
 
         Args:
-            joint_q: State at the start of the step, shape [N, nq].
+            joint_q, joint_qd: State at the end of the step, shapes [N, nq] and [N, nv].
+            actuation: What the step was under, shape [N, nu].
+            condition: Deviations of each world, shape [N, C].
             values: The model's outputs after the increments, shape [N, size].
             held: Worlds that the guard held, boolean [N]; they feel nothing.
         """
@@ -72,8 +84,13 @@ class SensorStage:
         near = torch.minimum(self._before, self._contacts.touching) <= TOUCH
         keep = (near & ~held[:, None]).unsqueeze(-1)
         # Not multiplied away: a held world's prediction may be NaN.
-        self.force.copy_(torch.where(keep, self._sensed.forces(joint_q, values), torch.zeros_like(self.force)))
-        self.torque.copy_(torch.where(held[:, None], torch.zeros_like(self.torque), self._sensed.torques(values)))
+        forces = self._sensed.forces(self._joint_q, values)
+        self.force.copy_(torch.where(keep, forces, torch.zeros_like(self.force)))
+        torque = last_torque(
+            self._layout, (self._joint_q, self._joint_qd), (joint_q, joint_qd), actuation, condition,
+            self._sensed.torques(values), self._dt, self._sim_steps,
+        )  # fmt: skip
+        self.torque.copy_(torch.where(held[:, None], torch.zeros_like(self.torque), torque))
 
     def publish(self, contacts: Contacts | None) -> None:
         """Fill Newton's contact buffer, of at least :attr:`capacity` contacts."""

@@ -75,7 +75,8 @@ class SolverFlashNerd(SolverMuJoCo):
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
             self.contact_stage = ContactStage(card, model, self.torch_device)
-            self.sensors = SensorStage(card.layout, self.contact_stage, stepper.model.sensed)
+            sim_steps = max(1, round(card.dt / card.simulation.sim_dt))
+            self.sensors = SensorStage(card.layout, self.contact_stage, stepper.model.sensed, card.dt, sim_steps)
             self.frame = FrameStage(columns, card.actuation.kind == "target", self.torch_device)
             self.stream = StreamStage(stepper, self.torch_device)
             self.guard = GuardStage(
@@ -103,9 +104,8 @@ class SolverFlashNerd(SolverMuJoCo):
             # Rows of the others are those that the last step ended with.
             rows = self.contact_stage.rows(state_in, None if self._look_again else frame.changed)
             self._look_again = not self.sensors.capacity
-            self.sensors.start()
+            self.sensors.start(frame.joint_q, frame.joint_qd)
             guard.record(frame.state, frame.actuation)
-            before = frame.joint_q.clone() if self.sensors.capacity else frame.joint_q
             joint_q, joint_qd = stream.advance(frame.joint_q, frame.joint_qd, frame.actuation, rows)
             guard.hold(frame.state, frame.good, joint_q, joint_qd)
             # A held world's cache may hold what is not finite; its next frame is its first.
@@ -114,7 +114,10 @@ class SolverFlashNerd(SolverMuJoCo):
             self._last_state = state_out
             if self.sensors.capacity:
                 self.contact_stage.rows(state_out, count=False)
-                self.sensors.end(before, stream.stepper.sensed, guard.failed)
+                self.sensors.end(
+                    frame.joint_q, frame.joint_qd, frame.actuation, stream.stepper.condition, stream.stepper.sensed,
+                    guard.failed,
+                )  # fmt: skip
         self._step += 1
 
     def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
@@ -153,7 +156,7 @@ class SolverFlashNerd(SolverMuJoCo):
         self.sensors.publish(contacts)
 
     def publish_torque(self, control: Any) -> None:
-        """Write the predicted mean torques where commanded efforts stand, for whoever reports applied torque."""
+        """Write the torques of the last simulation step where commanded efforts stand, for whoever reports them."""
         if self.sensors.capacity:
             self.frame.views(self._last_state, control).joint_f.index_copy_(1, self.frame.map.u, self.sensors.torque)
 

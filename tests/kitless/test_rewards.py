@@ -1,0 +1,70 @@
+"""Each reward term of a walking task on one motion: terms of the state are the same to the last digits, others near."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("isaaclab")
+
+pytestmark = [pytest.mark.kitless, pytest.mark.slow]
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "evaluate_rewards.py"
+WORDS = ("task=FlashNeRD-Velocity-Flat-AnymalC", "num_envs=6", "motions=[gait,explore]", "json=rewards.json")
+
+
+def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *WORDS, *words],
+        cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, str]:
+    folder = tmp_path_factory.mktemp("rewards")
+    # Long enough that robots have fallen and been reset: motions must stay the same across that.
+    done = typed(folder, "steps=60", "folder=kept")
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
+    return json.loads((folder / "rewards.json").read_text()), folder, done.stdout
+
+
+STATE_TERMS = (
+    "track_lin_vel_xy_exp", "track_ang_vel_z_exp", "lin_vel_z_l2", "ang_vel_xy_l2", "dof_acc_l2", "action_rate_l2",
+    "flat_orientation_l2",
+)  # fmt: skip
+
+
+def test_terms_of_the_state_are_the_simulators(compared: tuple[dict[str, Any], Path, str]) -> None:
+    rows = {row["term"]: row for row in compared[0]["terms"]}
+    assert set(STATE_TERMS) | {"dof_torques_l2", "feet_air_time", "undesired_contacts"} == set(rows)
+    for name in STATE_TERMS:
+        assert rows[name]["simulator"] != 0.0
+        assert abs(rows[name]["difference"]) < 0.01 and rows[name]["each"] < 0.05, rows[name]
+
+
+def test_torques_and_contacts_are_near(compared: tuple[dict[str, Any], Path, str]) -> None:
+    content, folder, text = compared
+    rows = {row["term"]: row for row in content["terms"]}
+    assert abs(rows["dof_torques_l2"]["difference"]) < 3.0
+    signals = {row["signal"]: row for row in content["signals"]}
+    torque = signals["applied_torque"]
+    # Nearer than the mean over the step is, which is about a tenth away.
+    assert torque["apart"] < 0.07 * torque["simulator"] and torque["simulator"] > 1.0
+    motion = np.load(folder / "kept" / "motion.npz")
+    seen = np.load(folder / "kept" / "simulator.npz")
+    assert np.abs(motion["torque"] - seen["signal.applied_torque"]).mean() > 0.3  # these are two different things
+    assert motion["terminated"].any()
+    assert "dof_torques_l2" in text and "sum of all terms" in text
+
+
+def test_a_kept_motion_is_not_recorded_again(compared: tuple[dict[str, Any], Path, str]) -> None:
+    _, folder, _ = compared
+    done = typed(folder, "steps=61", "folder=kept")
+    assert done.returncode == 2 and "holds a motion of steps=60" in done.stderr and "Traceback" not in done.stderr
