@@ -64,6 +64,7 @@ def main() -> int:
 
     from tqdm import tqdm
 
+    from flashnerd_ext.bundle.check import check_contact_rows
     from flashnerd_ext.data.dataset import load_trajectories
     from flashnerd_ext.evaluation.dynamics import error_table, evaluate_model, make_test_set
     from flashnerd_ext.evaluation.outputs import writing
@@ -82,6 +83,10 @@ def main() -> int:
         )
     data = load_trajectories(folder, config.split, robot)
     test = make_test_set(data, robot.layout, config.horizons, config.rollouts, config.all_frames, config.seed)
+    first = next(iter(bundles.values()))[0]
+    if config.noise == "model" and first.model.rows_capacity:
+        # Its one-step error is taken on the recorded rows.
+        check_contact_rows(first.card.contacts, data.meta["fixed"], f"noise=model: {first.path}", f"data={folder}")
     detectors = {name: detector_of(seeds, folder) for name, seeds in bundles.items()}
     report: dict[str, Any] = {}
     curves: dict[str, Any] = {}
@@ -101,7 +106,7 @@ def main() -> int:
             )
             shared[key] = name
     floor, floor_curve, floor_label = measure_floor(config, robot, folder, test)
-    chaos = measure_chaos(config, robot, folder, data, test, next(iter(bundles.values()))[0])
+    chaos = measure_chaos(config, robot, folder, data, test, first)
     content = {
         "robot": config.robot,
         "dt": robot.dt,
@@ -218,14 +223,10 @@ def measure_chaos(
     """With noise=model: the simulator against itself, disturbed at every step like the first model errs, and less."""
     if config.noise != "model":
         return {}
-    from flashnerd_ext.bundle.check import check_contact_rows
     from flashnerd_ext.data.engines import build_engine, load_or_export
     from flashnerd_ext.evaluation.chaos import FACTORS, disturbed_predictor, one_step_error
     from flashnerd_ext.evaluation.dynamics import error_table, roll_out, seed_report
 
-    if bundle.model.rows_capacity:
-        # Its one-step error is taken on the recorded rows.
-        check_contact_rows(bundle.card.contacts, data.meta["fixed"], f"noise=model: bundle {bundle.path}", f"{folder}")
     engine = build_engine("mujoco_c", load_or_export(robot, folder))
     step = bundle.card.simulation
     spread = one_step_error(bundle.model, step.dt, step.inner_steps, data)

@@ -183,7 +183,7 @@ def test_training_goes_on_with_rows_of_the_same_kind_only(tmp_path: Path) -> Non
         start(fixed, ())
     with pytest.raises(FlashNerdError, match="takes contacts=variable rows, but data=D has contacts=fixed ones"):
         start(variable, FIXED)
-    with pytest.raises(FlashNerdError, match="fixed contacts of the links .* make the data anew"):
+    with pytest.raises(FlashNerdError, match=r"fixed contacts of the links .* make the data anew"):
         start(fixed, FIXED[::-1])
     # A model without rows does not care.
     without = saved(tmp_path / "without", (), rows_capacity=0)
@@ -206,7 +206,7 @@ def test_data_sets_of_two_kinds_are_not_mixed() -> None:
 
 def test_seeds_of_one_model_take_one_kind(tmp_path: Path) -> None:
     fixed, variable = saved(tmp_path / "fixed"), saved(tmp_path / "variable", ())
-    with pytest.raises(FlashNerdError, match="differ in their contacts .*give each kind a name of its own"):
+    with pytest.raises(FlashNerdError, match=r"differ in their contacts .*give each kind a name of its own"):
         detector_of([fixed, variable], tmp_path)
     without = saved(tmp_path / "without", (), rows_capacity=0)
     assert detector_of([without], tmp_path) is None

@@ -189,7 +189,8 @@ def test_wrong_options_are_named() -> None:
 
 def stacked(steps: list[ContactRows]) -> ContactRows:
     """Rows of successive frames, [B, T, K, ...]."""
-    return ContactRows(*(torch.stack([getattr(row, name) for row in steps], 1) for name in ("features", "link", "used")))
+    parts = (torch.stack([getattr(row, name) for row in steps], 1) for name in ("features", "link", "used"))
+    return ContactRows(*parts)
 
 
 def part(rows: ContactRows, begin: int, end: int) -> ContactRows:
