@@ -75,13 +75,13 @@ def test_robots_without_drives_and_models_of_the_simulation_rate_keep_the_mean(s
 
 
 def test_conditions_scale_the_gains() -> None:
-    layout = dataclasses.replace(get_robot("anymal_c").layout, conditions=("stiffness",))
+    layout = dataclasses.replace(get_robot("anymal_c").layout, conditions=("stiffness", "damping"))
     generator = torch.Generator().manual_seed(2)
     q = torch.zeros((3, 19), dtype=torch.float64)
     qd = torch.zeros((3, 18), dtype=torch.float64)
     after = q.clone()
-    after[:, 7:] = 0.1 * torch.randn((3, 12), generator=generator, dtype=torch.float64)
-    target, mean = 0.2 * torch.ones((3, 12), dtype=torch.float64), torch.zeros((3, 12), dtype=torch.float64)
-    softer, same = (torch.full((3, 1), value, dtype=torch.float64) for value in (-0.5, 0.0))
+    after[:, 7:] = 0.01 * torch.randn((3, 12), generator=generator, dtype=torch.float64)
+    target, mean = 0.05 * torch.ones((3, 12), dtype=torch.float64), torch.zeros((3, 12), dtype=torch.float64)
+    softer, same = (torch.full((3, 2), value, dtype=torch.float64) for value in (-0.5, 0.0))
     one, two = (last_torque(layout, (q, qd), (after, qd), target, c, mean, DT, STEPS) for c in (softer, same))
     torch.testing.assert_close(one, 0.5 * two)

@@ -1,9 +1,11 @@
 """After the step: what sensors and rewards read beside the state, from the model's own prediction.
 
 Contact sensors get one contact a link and world: the predicted mean force on the link over the step, as if against the
-ground. A link that is nowhere near the ground before and after the step reads exactly 0, whatever small number the
-network gave, since rewards ask whether a force is above 1 N. Forces between links of one robot are not reported.
-A model that predicts no forces leaves every sensor at exactly 0.
+ground, where the link still touches it at the end; rewards ask whether there is a force, and the simulator says so of
+its last solver step. A link that lifted off within the step has a mean force too, but a small one: so that links near
+the ground and with a good part of the weight on them touch it, and others read exactly 0, whatever small number the
+network gave. docs/rewards.md has what that rule is worth. Forces between links of one robot are not reported. A model
+that predicts no forces leaves every sensor at exactly 0.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 
     from flashnerd_ext.model.layout import StateLayout
 
-TOUCH = 2.0e-3
-"""A link that came nearer than this can have been pushed [m]; contacts are soft, and the state is seen at its ends."""
+TOUCH = 1.0e-3
+"""A link that is nearer than this can touch [m]; a prediction is not right to the tenths of a millimetre that contacts
+are deep."""
+SHARE = 0.08
+"""Part of the robot's weight below which a mean force is that of a link that has lifted off."""
 
 
 class SensorStage:
@@ -36,21 +41,23 @@ class SensorStage:
         contacts: The stage that finds contacts.
         sensed: Outputs that the model predicts beside the state; 0 for none.
         dt: Model step [s]. sim_steps: Simulation steps in it.
+        weight: Of a robot [N].
 
     Attributes:
-        force: Mean contact force on each link over the last step, world frame [N], shape [N, L, 3].
+        force: Mean contact force over the last step on each link that still touches, world frame [N], shape [N, L, 3].
         torque: Torque of each actuated joint at the last simulation step [N m], shape [N, nu]; see
             :mod:`flashnerd_ext.solver.late`.
     """
 
-    def __init__(self, layout: StateLayout, contacts: ContactStage, sensed: int, dt: float, sim_steps: int) -> None:
-        self._layout, self._contacts = layout, contacts
+    def __init__(
+        self, layout: StateLayout, contacts: ContactStage, sensed: int, dt: float, sim_steps: int, weight: float
+    ) -> None:
+        self._layout, self._contacts, self._least = layout, contacts, SHARE * weight
         self._dt, self._sim_steps = dt, sim_steps
         self._sensed = Sensed(layout, len(contacts.links)) if sensed else None
         worlds, device = len(contacts.found), contacts.touching.device
         self.force = torch.zeros((worlds, len(contacts.links), 3), device=device)
         self.torque = torch.zeros((worlds, layout.nu), device=device)
-        self._before = torch.full_like(contacts.touching, np.inf)
         self._joint_q = torch.zeros((worlds, layout.nq), device=device)
         self._joint_qd = torch.zeros((worlds, layout.nv), device=device)
         self._written: Contacts | None = None
@@ -61,9 +68,8 @@ class SensorStage:
         return 0 if self._sensed is None else int((self._contacts.link_shape >= 0).sum())
 
     def start(self, joint_q: Tensor, joint_qd: Tensor) -> None:
-        """Remember the state before the step, [N, nq] and [N, nv], and what is near the ground in it."""
+        """Remember the state before the step, [N, nq] and [N, nv]."""
         if self._sensed is not None:
-            self._before.copy_(self._contacts.touching)
             self._joint_q.copy_(joint_q)
             self._joint_qd.copy_(joint_qd)
 
@@ -81,10 +87,10 @@ class SensorStage:
         """
         if self._sensed is None:
             return
-        near = torch.minimum(self._before, self._contacts.touching) <= TOUCH
-        keep = (near & ~held[:, None]).unsqueeze(-1)
-        # Not multiplied away: a held world's prediction may be NaN.
         forces = self._sensed.forces(self._joint_q, values)
+        touching = (self._contacts.touching <= TOUCH) & (forces.norm(dim=-1) > self._least)
+        keep = (touching & ~held[:, None]).unsqueeze(-1)
+        # Not multiplied away: a held world's prediction may be NaN.
         self.force.copy_(torch.where(keep, forces, torch.zeros_like(self.force)))
         torque = last_torque(
             self._layout, (self._joint_q, self._joint_qd), (joint_q, joint_qd), actuation, condition,

@@ -76,7 +76,10 @@ class SolverFlashNerd(SolverMuJoCo):
             columns = map_state(model, card.layout, card.name, self.torch_device)
             self.contact_stage = ContactStage(card, model, self.torch_device)
             sim_steps = max(1, round(card.dt / card.simulation.sim_dt))
-            self.sensors = SensorStage(card.layout, self.contact_stage, stepper.model.sensed, card.dt, sim_steps)
+            weight = math.hypot(*card.simulation.gravity) * float(model.body_mass.numpy().sum()) / columns.worlds
+            self.sensors = SensorStage(
+                card.layout, self.contact_stage, stepper.model.sensed, card.dt, sim_steps, weight
+            )
             self.frame = FrameStage(columns, card.actuation.kind == "target", self.torch_device)
             self.stream = StreamStage(stepper, self.torch_device)
             self.guard = GuardStage(
