@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from flashnerd_ext.evaluation.rollout_error import Predictor
 
+HARDEST = 1.0e5
+"""Mean contact force on a link over a step above which a label is dropped [N]."""
+
 
 @dataclass(frozen=True)
 class VisitPlan:
@@ -43,7 +46,7 @@ class VisitPlan:
     horizon: int = 150
     every: int = 7
     length: int = 4
-    widest: float = 3.0
+    widest: float = 2.0
     batch: int = 256
     seed: int = 0
 
@@ -119,7 +122,7 @@ def visit(
                 for i in np.flatnonzero(np.isfinite(q[t]).all(1) & (np.abs(qd[t]).max(1) < fastest))
             ]
         if places:
-            parts.append(_labelled(robot, engine, q, qd, commands, worlds, places, plan.length))
+            parts.append(_labelled(robot, engine, q, qd, commands, worlds, places, plan.length, fastest))
             owners.append(begin + np.array([i for _, i in places]))
         progress(len(mine))
     if not parts:
@@ -140,6 +143,7 @@ def _labelled(
     worlds: dict[str, np.ndarray],
     places: list[tuple[int, Any]],
     length: int,
+    fastest: float,
 ) -> dict[str, np.ndarray]:
     times, owners = (np.array(x) for x in zip(*places, strict=True))
     start_q, start_qd = q[times, owners].copy(), qd[times, owners]
@@ -149,4 +153,7 @@ def _labelled(
     found = rollout_policy(engine, start_q, start_qd, lambda t, _q, _qd: commands[times + t, owners], length)
     names = ("joint_q", "joint_qd", "actuation", "torque", "force")
     columns = dict(zip(names, found, strict=True))
-    return columns | {"valid": valid_steps(robot, columns["joint_q"], columns["joint_qd"]), **here}
+    valid = valid_steps(robot, columns["joint_q"], columns["joint_qd"])
+    # Where the simulator itself is thrown apart (a leg deep in the ground), there is nothing to learn from.
+    calm = (np.abs(columns["force"]).max((2, 3)) < HARDEST) & (np.abs(columns["joint_qd"][:, 1:]).max(2) < fastest)
+    return columns | {"valid": valid & np.logical_and.accumulate(calm, axis=1), **here}
