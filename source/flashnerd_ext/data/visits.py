@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from flashnerd_ext.evaluation.rollout_error import Predictor
 
-HARDEST = 1.0e5
-"""Mean contact force on a link over a step above which a label is dropped [N]."""
+HARDEST = 5.0e3
+"""Mean contact force on a link over a step above which a label is dropped [N]: ten times the weight of the robots."""
 
 
 @dataclass(frozen=True)
