@@ -14,7 +14,6 @@ from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.conditions import ConditionStage
-from flashnerd_ext.solver.contacts import ContactStage
 from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.frame import FrameStage
 from flashnerd_ext.solver.guard import GuardStage, card_bounds
@@ -22,6 +21,7 @@ from flashnerd_ext.solver.integrate import ModelClock
 from flashnerd_ext.solver.mapping import map_state, root_bodies
 from flashnerd_ext.solver.sensors import SensorStage
 from flashnerd_ext.solver.stream import StreamStage
+from flashnerd_ext.solver.terrain_contacts import contact_stage
 from flashnerd_ext.solver.write import WriteStage
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class SolverFlashNerd(SolverMuJoCo):
         self.dump: GuardDump | None = None
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
-            self.contact_stage = ContactStage(card, model, self.torch_device)
+            self.contact_stage = contact_stage(card, model, self.torch_device)
             self.sensors = SensorStage(card.layout, self.contact_stage, stepper.model.sensed)
             self.frame = FrameStage(columns, card.actuation.kind == "target", self.torch_device)
             self.stream = StreamStage(stepper, self.torch_device)

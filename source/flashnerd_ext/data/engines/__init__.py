@@ -6,6 +6,7 @@ Newton's conventions, one model step (``decimation`` solver steps with the actua
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -48,8 +49,22 @@ def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str 
     raise FlashNerdError(f"engine is '{name}', which is unknown: {nearest(name, ENGINES)}")
 
 
-def load_or_export(robot: RobotDescription, folder: Path) -> ExportedModel:
-    """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there."""
+def load_or_export(
+    robot: RobotDescription, folder: Path, terrain: str = "flat", terrain_seed: int = 0
+) -> ExportedModel:
+    """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there.
+
+    Args:
+        terrain, terrain_seed: What the robot stands on (:mod:`flashnerd_ext.data.terrain`).
+    """
+    from flashnerd_ext.data.terrain import make_terrain
+
+    ground = make_terrain(terrain, terrain_seed)
+    if ground is not None and robot.contacts is None:
+        raise FlashNerdError(
+            f"terrain is '{terrain}', but robot={robot.name} touches nothing: leave terrain out, or take a robot that "
+            "walks."
+        )
     from flashnerd_ext.data.engines.export import export_model
 
     if (folder / ExportedModel.FILE).exists():
@@ -58,7 +73,15 @@ def load_or_export(robot: RobotDescription, folder: Path) -> ExportedModel:
             raise FlashNerdError(
                 f"{folder} has the engine model of {model.robot}, but robot={robot.name} is wanted: type another out=."
             )
+        kept = (model.terrain.get("kind", "flat"), model.terrain.get("seed", terrain_seed))
+        if kept != (terrain, terrain_seed):
+            raise FlashNerdError(
+                f"{folder} has the engine model of terrain={kept[0]} terrain_seed={kept[1]}, but terrain={terrain} "
+                f"terrain_seed={terrain_seed} is wanted: type another out=."
+            )
         return model
     model = export_model(robot)
+    if ground is not None:
+        model = replace(model, terrain=ground.to_dict())
     model.save(folder)
     return model

@@ -57,12 +57,17 @@ class ExportedModel:
     target_inputs: tuple[int, ...] = ()
     """MuJoCo actuator of each position target (actuation ``target``), -1 for those of explicit motors; empty where all
     are explicit."""
+    terrain: dict[str, Any] = field(default_factory=dict)
+    """:class:`flashnerd_ext.data.terrain.Terrain` as JSON; empty for flat ground."""
 
     @property
     def hash(self) -> str:
         """SHA-256 of everything that decides the numbers (not of the versions)."""
         content = asdict(self)
         content.pop("versions")
+        if not self.terrain:
+            # Models of flat ground keep the hash that they had before there was terrain.
+            content.pop("terrain")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def save(self, folder: Path) -> Path:
@@ -107,6 +112,10 @@ class ExportedModel:
 
         mujoco: Any = import_module("mujoco")
         spec = mujoco.MjSpec.from_string(self.xml)
+        if self.terrain:
+            from flashnerd_ext.data.terrain import Terrain, add_to_spec
+
+            add_to_spec(mujoco, spec, Terrain.from_dict(self.terrain))
         for body in self.links.values() if forces else ():
             sensor = spec.add_sensor()
             sensor.type, sensor.objtype, sensor.objname = (
@@ -135,5 +144,11 @@ class ExportedModel:
                     setattr(model.opt, name[4:], value)
             else:
                 array = getattr(model, name)
-                array[:] = np.asarray(value, dtype=array.dtype).reshape(array.shape)
+                # Terrain's rows come after all others.
+                there = array[: len(value)] if self.terrain and array.ndim else array
+                there[:] = np.asarray(value, dtype=array.dtype).reshape(there.shape)
+        if self.terrain:
+            from flashnerd_ext.data.terrain import soften
+
+            soften(model)
         return model

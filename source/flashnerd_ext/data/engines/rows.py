@@ -2,7 +2,7 @@
 
 Rows are in the root frame of the robot, in the order and meaning of :mod:`flashnerd_ext.model.contacts`. Of each
 pair of geoms the deepest point makes a row. Contacts of the robot with itself make none: joint positions say all there
-is to know of them.
+is to know of them. On terrain the detector is another one (:mod:`flashnerd_ext.data.engines.terrain_rows`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from flashnerd_ext.data.engines.coordinates import to_mujoco
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
+from flashnerd_ext.data.engines.terrain_rows import TerrainRows
 from flashnerd_ext.model.contacts import ROW_SIZE
 
 
@@ -61,6 +62,9 @@ class RowDetector:
         for index, name in enumerate(model.links.values()):
             self._link[self._nominal.body(name).id] = index
         self._base = self._nominal.body(model.base_body).id if model.floating_base else 1
+        names = list(model.links.values())
+        base = names.index(model.base_body) if model.floating_base else 0
+        self._rough = TerrainRows(self._nominal, names, base, model.terrain, self.gap) if model.terrain else None
 
     def _prepared(self, world: Any) -> Any:
         # Seen from the gap on, though not pushing yet. Detectors combine margins in different ways: more is asked for
@@ -91,6 +95,9 @@ class RowDetector:
         mujoco, model, data = self._mujoco, self._nominal, self._data
         qpos, qvel = to_mujoco(self.engine.model, joint_q, joint_qd, self.engine.base_com(condition))
         count = len(qpos)
+        if self._rough is not None:
+            mu = np.full(count, self._rough.friction()) if friction is None else np.asarray(friction)
+            return RowArrays(*self._rough.find(*self._rough.poses(data, qpos, qvel), mu, self.capacity))
         owner: list[np.ndarray] = []
         geoms: list[np.ndarray] = []
         places: list[np.ndarray] = []
