@@ -16,3 +16,14 @@ gym.register(
         "default_agent": "rsl_rl",
     },
 )
+
+gym.register(
+    id="FlashNeRD-Velocity-Rough-AnymalC",
+    entry_point="isaaclab.envs:ManagerBasedRLEnv",
+    disable_env_checker=True,
+    kwargs={
+        "env_cfg_entry_point": f"{__name__}.anymal_c_rough_env_cfg:FlashNerdAnymalCRoughEnvCfg",
+        "rsl_rl_cfg_entry_point": f"{agents.__name__}.rsl_rl_ppo_cfg:FlashNerdAnymalCRoughPPORunnerCfg",
+        "default_agent": "rsl_rl",
+    },
+)

@@ -14,7 +14,7 @@ SPHERE, CAPSULE, BOX, CYLINDER, HULL, SLAB = (wp.constant(i) for i in range(6))
 """Kinds: the robot's shapes, the last being the convex hull of a mesh; terrain is made of BOX and SLAB."""
 FAR = wp.constant(1.0e6)
 """Distance of what is not near anything [m]."""
-ITERATIONS = wp.constant(30)
+ITERATIONS = wp.constant(40)
 
 mat63 = wp.types.matrix(shape=(6, 3), dtype=float)
 mat43 = wp.types.matrix(shape=(4, 3), dtype=float)
@@ -165,14 +165,15 @@ def nearest(shape: Shape, piece: Piece, middle: wp.vec3, shrink: float, limit: f
     """
     answer = Nearest()
     answer.found = False
-    answer.distance = 0.0
+    answer.distance = 0.5 * FAR
     w = mat43()
     on = mat43()
     size = int(0)
+    again = int(0)
+    apart = bool(False)
     v = -middle
     if wp.length_sq(v) < 1.0e-12:
         v = wp.vec3(0.0, 0.0, 1.0)
-    point = middle
     have = float(FAR)
     going = bool(True)
     step = int(0)
@@ -187,7 +188,9 @@ def nearest(shape: Shape, piece: Piece, middle: wp.vec3, shrink: float, limit: f
             # Nothing of the difference lies nearer to the origin than this plane.
             answer.distance = FAR
             return answer
-        if size > 0 and length - toward <= 1.0e-6 + 1.0e-5 * length:
+        if toward > 2.0e-6:
+            apart = True
+        if size > 0 and length - toward <= 1.0e-7 + 2.0e-6 * length:
             going = False
         else:
             w[size] = new
@@ -212,8 +215,9 @@ def nearest(shape: Shape, piece: Piece, middle: wp.vec3, shrink: float, limit: f
                     normal = wp.cross(w[j] - w[i], w[k] - w[i])
                     mine = -wp.dot(normal, w[i])
                     theirs = wp.dot(normal, w[skip] - w[i])
-                    # A flat tetrahedron holds nothing: each of its sides is looked at.
-                    if mine * theirs <= 0.0 or theirs * theirs <= 1.0e-10 * wp.length_sq(normal):
+                    # A plane between the two was seen, or the tetrahedron is flat: it cannot hold the origin, and each
+                    # of its sides is looked at.
+                    if apart or mine * theirs <= 0.0 or theirs * theirs <= 1.0e-10 * wp.length_sq(normal):
                         part = on_triangle(w[i], w[j], w[k])
                         near = part[0] * w[i] + part[1] * w[j] + part[2] * w[k]
                         if wp.length_sq(near) < least:
@@ -240,13 +244,19 @@ def nearest(shape: Shape, piece: Piece, middle: wp.vec3, shrink: float, limit: f
             if now < 1.0e-6:
                 return answer
             if now >= have:
-                v = way * length  # no progress: float32 ends here
-                going = False
+                # No progress: float32 ends here, or the simplex has become too thin to say where the origin is.
+                v = way * length
+                if length - toward <= 1.0e-6 + 1.0e-3 * length or again > 0:
+                    going = False
+                else:
+                    again += 1
+                    size = 0
+                    have = FAR
             else:
                 have = now
-                point = spot
-    answer.found = True
-    answer.distance = wp.length(v)
-    answer.normal = v / answer.distance
-    answer.point = point
+                if now < answer.distance:
+                    answer.distance = now
+                    answer.normal = v / now
+                    answer.point = spot
+    answer.found = answer.distance < 0.5 * FAR
     return answer

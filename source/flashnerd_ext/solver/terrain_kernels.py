@@ -34,11 +34,13 @@ CORNER = wp.constant(0.5)
 """Cosine between the normals of two walls, below which they make a corner."""
 BEHIND = wp.constant(-2.0e-3)
 """How far the point of one wall may lie behind the other's plane in a corner [m]; more is an edge that sticks out."""
-CLEAR = wp.constant(2.0e-4)
+CLEAR = wp.constant(3.0e-3)
 """A shape is shrunk until it is this far from a piece [m]: the direction is not read off two points that coincide."""
-LEAST = wp.constant(2.0e-3)
+LEAST = wp.constant(4.0e-3)
 """First try of shrinking [m]; each further one is twice as much."""
 TINY = wp.constant(1.0e-6)
+SAME = wp.constant(5.0e-6)
+"""Differences of depth [m] that float32 makes."""
 SLOTS = wp.constant(3)
 """Candidates of a shape: nearest of the terrain, the other wall of a corner, nearest of what moves."""
 KEPT = wp.constant(12)
@@ -80,25 +82,24 @@ def settled(face: Near, piece: Piece, middle: wp.vec3, shape: Shape, gap: float)
     while trying:
         found = nearest(shape, piece, middle, shrink, limit)
         if found.distance == FAR:
-            best = nothing()
-            trying = False
-        elif found.found and (round or found.distance > CLEAR):
-            trying = False
+            return nothing()
+        if found.found and found.distance > 0.1 * CLEAR:
             # Along any direction the gap is at most the distance, and along the right one it is the distance.
             depth = wp.dot(found.normal, tip_of(shape, -found.normal, 0.0) - edge_of(piece, found.normal))
             if depth > gap:
-                best = nothing()
-            elif depth > face.depth + TINY:
+                return nothing()
+            # Of equals the later one, whose direction is known better.
+            if depth > face.depth + TINY and depth > best.depth - SAME:
                 best.depth = depth
                 best.normal = found.normal
                 best.point = found.point + found.normal * (0.5 * depth)
                 best.bound = False
-        elif round or shrink >= most:
+        if round or shrink >= most or (found.found and found.distance > CLEAR):
             trying = False
         else:
-            # Overlapping: as little smaller as will do, so that the same features stay nearest.
+            # Touching or overlapping: as little smaller as will do, so that the same features stay nearest.
             shrink = wp.min(wp.max(2.0 * shrink, LEAST), most)
-            limit = FAR * 0.5
+            limit = FAR * 0.25
     if best.depth < 0.0 and (shape.kind == BOX or shape.kind == CYLINDER):
         # Deep in, an edge of the terrain may leave soonest through one of the shape's own flat sides.
         sides = int(6)
@@ -206,6 +207,24 @@ def near_box(shape: Shape, reach: float, place: wp.transform, half: wp.vec3, gap
     face.point = tip - out * (0.5 * best)
     face.bound = not (best > 0.0 and over)
     return face
+
+
+@wp.func
+def part_of(place: wp.transform, half: wp.vec3, far: float) -> Piece:
+    """The part of a box that is not far from the origin along its axes: a small one loses fewer digits."""
+    piece = Piece()
+    piece.kind = BOX
+    piece.turn = wp.quat_to_matrix(wp.transform_get_rotation(place))
+    local = -(wp.transpose(piece.turn) @ wp.transform_get_translation(place))
+    middle = wp.vec3(0.0, 0.0, 0.0)
+    three = int(3)  # a variable: unrolled loops take minutes to compile
+    for i in range(three):
+        low = wp.max(-half[i], local[i] - far)
+        high = wp.min(half[i], local[i] + far)
+        middle[i] = 0.5 * (low + high)
+        piece.half[i] = 0.5 * (high - low)
+    piece.centre = wp.transform_get_translation(place) + piece.turn @ middle
+    return piece
 
 
 @wp.func
@@ -404,10 +423,7 @@ def find_terrain_contacts(
             at = wp.transform(wp.transform_get_translation(at) - centre, wp.transform_get_rotation(at))
             found = near_box(shape, reach[slot], at, box_half[box], gap)
             which = box_shape[box]
-            piece.kind = BOX
-            piece.centre = wp.transform_get_translation(at)
-            piece.turn = wp.quat_to_matrix(wp.transform_get_rotation(at))
-            piece.half = box_half[box]
+            piece = part_of(at, box_half[box], 2.0 * reach[slot] + 0.1)
             middle = piece.centre
         if found.bound:
             found = settled(found, piece, middle, shape, gap)

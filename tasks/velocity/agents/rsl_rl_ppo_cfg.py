@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from isaaclab.utils import configclass
-from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import AnymalCFlatPPORunnerCfg
+from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import (
+    AnymalCFlatPPORunnerCfg,
+    AnymalCRoughPPORunnerCfg,
+)
 
 
 @configclass
@@ -13,3 +16,12 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.experiment_name = "flashnerd_anymal_c_flat"
+
+
+@configclass
+class FlashNerdAnymalCRoughPPORunnerCfg(AnymalCRoughPPORunnerCfg):
+    """The stock recipe and networks under its own experiment name."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.experiment_name = "flashnerd_anymal_c_rough"
