@@ -84,8 +84,9 @@ def settled(face: Near, piece: Piece, middle: wp.vec3, shape: Shape, gap: float)
         if found.distance == FAR:
             return nothing()
         if found.found and found.distance > 0.1 * CLEAR:
-            # Along any direction the gap is at most the distance, and along the right one it is the distance.
-            depth = wp.dot(found.normal, tip_of(shape, -found.normal, 0.0) - edge_of(piece, found.normal))
+            # What was taken off the shape along the direction counts; an error of the direction hardly does so.
+            whole = tip_of(shape, -found.normal, 0.0)
+            depth = found.distance + wp.dot(found.normal, whole - tip_of(shape, -found.normal, shrink))
             if depth > gap:
                 return nothing()
             # Of equals the later one, whose direction is known better.
