@@ -47,6 +47,8 @@ class DatasetConfig:
     val_steps: int | None = _help(None, "steps in a validation trajectory")
     test_steps: int | None = _help(None, "steps in a test trajectory")
     balance_steps: int | None = _help(None, "steps in a balancing trajectory")
+    terrain: str = _help("flat", "what legged robots walk on: flat, stairs, boxes, field or mixed")
+    terrain_seed: int = _help(0, "decides the terrain, nothing else")
     seed: int = _help(0, "decides every number, with the options above and engine, shard and samplers")
     engine: str = _help("mujoco_c", "mujoco_c or mujoco_warp")
     shard: int | None = _help(
@@ -135,7 +137,7 @@ def main() -> int:
 
     workers = config.workers or max(1, len(os.sched_getaffinity(0)) // local)
     started = time.perf_counter()
-    model = load_or_export(robot, folder, config.contacts)
+    model = load_or_export(robot, folder, config.contacts, config.terrain, config.terrain_seed)
     engine = build_engine(config.engine, model, workers, config.device)
     command = "python scripts/dataset.py " + shlex.join(sys.argv[1:])
     writer = Writer(folder, robot, model, engine, plan, rank, world, command)

@@ -11,6 +11,10 @@ _TASKS = {
         "anymal_c_env_cfg:FlashNerdAnymalCFlatEnvCfg",
         "FlashNerdAnymalCFlatPPORunnerCfg",
     ),
+    "FlashNeRD-Velocity-Rough-AnymalC": (
+        "anymal_c_rough_env_cfg:FlashNerdAnymalCRoughEnvCfg",
+        "FlashNerdAnymalCRoughPPORunnerCfg",
+    ),
     "FlashNeRD-Velocity-Flat-Go2": ("go2_env_cfg:FlashNerdGo2FlatEnvCfg", "FlashNerdGo2FlatPPORunnerCfg"),
     "FlashNeRD-Velocity-Flat-G1": ("g1_env_cfg:FlashNerdG1FlatEnvCfg", "FlashNerdG1FlatPPORunnerCfg"),
 }

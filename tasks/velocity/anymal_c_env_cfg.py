@@ -18,7 +18,7 @@ from flashnerd_ext.robots.anymal_c import ARMATURE
 from .physics import analytical, learned
 
 _ANALYTICAL = analytical(AnymalCFlatEnvCfg(), contacts=12, constraints=120)
-_LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
+DC_LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
 """The shipped motor with a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says why."""
 
 
@@ -39,7 +39,7 @@ class FlashNerdAnymalCFlatEnvCfg(AnymalCFlatEnvCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.scene.num_envs = 1024
-        self.scene.robot = replace(self.scene.robot, actuators={"legs": _LEGS})
+        self.scene.robot = replace(self.scene.robot, actuators={"legs": DC_LEGS})
         self.sim.use_newton_actuators = True
         # A preset stands in for the configuration until it is resolved.
         self.sim.physics = FlashNerdAnymalCPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]

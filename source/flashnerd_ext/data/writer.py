@@ -203,7 +203,10 @@ def lift_starts(engine: Engine, draws: list, generators: list[np.random.Generato
     """Raise free bases that a sampler put into the ground, to a few millimetres above it: thrown out of the ground, a
     robot would start with speeds that it never has."""
     from flashnerd_ext.data.engines.rows import RowDetector
+    from flashnerd_ext.data.terrain import terrain_starts
 
+    if engine.model.terrain:  # type: ignore[attr-defined]
+        return terrain_starts(engine, draws, generators)
     # By what touches, whichever encoding the data have: both kinds of data get the same starts.
     detector = RowDetector(engine, fixed=())  # type: ignore[arg-type]
     lifted = []

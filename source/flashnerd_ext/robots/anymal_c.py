@@ -71,5 +71,5 @@ ANYMAL_C = RobotDescription(
     },
     cone="elliptic",
     impratio=100.0,
-    tasks=("FlashNeRD-Velocity-Flat-AnymalC",),
+    tasks=("FlashNeRD-Velocity-Flat-AnymalC", "FlashNeRD-Velocity-Rough-AnymalC"),
 )

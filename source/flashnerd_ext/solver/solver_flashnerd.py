@@ -14,7 +14,6 @@ from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.conditions import ConditionStage
-from flashnerd_ext.solver.contacts import ContactStage
 from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.engine_stepper import EngineStepper
 from flashnerd_ext.solver.frame import FrameStage
@@ -23,6 +22,7 @@ from flashnerd_ext.solver.integrate import ModelClock
 from flashnerd_ext.solver.mapping import map_state, root_bodies
 from flashnerd_ext.solver.sensors import SensorStage
 from flashnerd_ext.solver.stream import StreamStage
+from flashnerd_ext.solver.terrain_contacts import contact_stage
 from flashnerd_ext.solver.write import WriteStage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SolverFlashNerd(SolverMuJoCo):
         self.dump: GuardDump | None = None
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
-            self.contact_stage = ContactStage(card, model, self.torch_device)
+            self.contact_stage = contact_stage(card, model, self.torch_device)
             sim_steps = max(1, round(card.dt / card.simulation.sim_dt))
             weight = math.hypot(*card.simulation.gravity) * float(model.body_mass.numpy().sum()) / columns.worlds
             self.sensors = SensorStage(

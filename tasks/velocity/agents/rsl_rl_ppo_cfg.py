@@ -6,7 +6,10 @@ With them checkpoints of both physics lie apart from those of the stock tasks.
 from __future__ import annotations
 
 from isaaclab.utils import configclass
-from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import AnymalCFlatPPORunnerCfg
+from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import (
+    AnymalCFlatPPORunnerCfg,
+    AnymalCRoughPPORunnerCfg,
+)
 from isaaclab_tasks.core.velocity.config.g1.agents.rsl_rl_ppo_cfg import G1FlatPPORunnerCfg
 from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import UnitreeGo2FlatPPORunnerCfg
 
@@ -43,3 +46,12 @@ class FlashNerdG1FlatPPORunnerCfg(G1FlatPPORunnerCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.experiment_name = "flashnerd_g1_flat"
+
+
+@configclass
+class FlashNerdAnymalCRoughPPORunnerCfg(AnymalCRoughPPORunnerCfg):
+    """The stock recipe and networks under its own experiment name."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.experiment_name = "flashnerd_anymal_c_rough"

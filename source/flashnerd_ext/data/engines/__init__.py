@@ -49,7 +49,9 @@ def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str 
     raise FlashNerdError(f"engine is '{name}', which is unknown: {nearest(name, ENGINES)}")
 
 
-def load_or_export(robot: RobotDescription, folder: Path, contacts: str = "") -> ExportedModel:
+def load_or_export(
+    robot: RobotDescription, folder: Path, contacts: str = "", terrain: str = "", terrain_seed: int = 0
+) -> ExportedModel:
     """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there.
 
     Args:
@@ -57,10 +59,27 @@ def load_or_export(robot: RobotDescription, folder: Path, contacts: str = "") ->
         folder: Data set folder.
         contacts: Kind of contact rows that is wanted, ``variable`` or ``fixed``; empty takes the kept model's, and
             variable rows for a fresh export.
+        terrain: What the robot stands on (:mod:`flashnerd_ext.data.terrain`); empty takes the kept model's, and flat
+            ground for a fresh export.
+        terrain_seed: Which one of that kind.
 
     Raises:
-        FlashNerdError: When the kept model is of another robot or kind, or the robot has no links for fixed rows.
+        FlashNerdError: When the kept model is of another robot, kind or terrain, or the robot has no links for fixed
+            rows, or touches nothing that a terrain could be made of.
     """
+    from flashnerd_ext.data.terrain import make_terrain
+
+    ground = make_terrain(terrain or "flat", terrain_seed)
+    if ground is not None and robot.contacts is None:
+        raise FlashNerdError(
+            f"terrain is '{terrain}', but robot={robot.name} touches nothing: leave terrain out, or take a robot that "
+            "walks."
+        )
+    if ground is not None and contacts == "fixed":
+        raise FlashNerdError(
+            f"contacts is 'fixed', but terrain={terrain} is wanted too, and fixed rows know ground planes only: type "
+            "contacts=variable, or terrain=flat."
+        )
     from flashnerd_ext.data.engines.export import export_model
 
     if (folder / ExportedModel.FILE).exists():
@@ -74,7 +93,15 @@ def load_or_export(robot: RobotDescription, folder: Path, contacts: str = "") ->
                 f"{folder} has contacts={model.contacts} rows, but contacts={contacts} is wanted: "
                 f"type contacts={model.contacts}, or another out=."
             )
+        kept = (model.terrain.get("kind", "flat"), model.terrain.get("seed", terrain_seed))
+        if terrain and kept != (terrain, terrain_seed):
+            raise FlashNerdError(
+                f"{folder} has the engine model of terrain={kept[0]} terrain_seed={kept[1]}, but terrain={terrain} "
+                f"terrain_seed={terrain_seed} is wanted: type another out=."
+            )
         return model
     model = dataclasses.replace(export_model(robot), fixed=fixed_links(robot, contacts or "variable"))
+    if ground is not None:
+        model = dataclasses.replace(model, terrain=ground.to_dict())
     model.save(folder)
     return model

@@ -59,6 +59,8 @@ class ExportedModel:
     are explicit."""
     fixed: tuple[str, ...] = ()
     """Links of fixed contact rows, one row each; empty for variable rows, of which there are ``capacity``."""
+    terrain: dict[str, Any] = field(default_factory=dict)
+    """:class:`flashnerd_ext.data.terrain.Terrain` as JSON; empty for flat ground."""
 
     @property
     def contacts(self) -> str:
@@ -77,6 +79,9 @@ class ExportedModel:
         if not self.fixed:
             # As it was before there were fixed rows: models and data sets of that time keep their hash.
             content.pop("fixed")
+        if not self.terrain:
+            # Likewise before there was terrain.
+            content.pop("terrain")
         return content
 
     def save(self, folder: Path) -> Path:
@@ -122,6 +127,10 @@ class ExportedModel:
 
         mujoco: Any = import_module("mujoco")
         spec = mujoco.MjSpec.from_string(self.xml)
+        if self.terrain:
+            from flashnerd_ext.data.terrain import Terrain, add_to_spec
+
+            add_to_spec(mujoco, spec, Terrain.from_dict(self.terrain))
         for body in self.links.values() if forces else ():
             sensor = spec.add_sensor()
             sensor.type, sensor.objtype, sensor.objname = (
@@ -150,5 +159,11 @@ class ExportedModel:
                     setattr(model.opt, name[4:], value)
             else:
                 array = getattr(model, name)
-                array[:] = np.asarray(value, dtype=array.dtype).reshape(array.shape)
+                # Terrain's rows come after all others.
+                there = array[: len(value)] if self.terrain and array.ndim else array
+                there[:] = np.asarray(value, dtype=array.dtype).reshape(there.shape)
+        if self.terrain:
+            from flashnerd_ext.data.terrain import soften
+
+            soften(model)
         return model

@@ -6,6 +6,8 @@ is to know of them.
 
 Fixed rows are a second encoding: one row for each of some links, always, in the order in which they are listed: the
 link's point nearest to the ground planes, whatever its distance.
+
+On terrain the detector is another one (:mod:`flashnerd_ext.data.engines.terrain_rows`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from flashnerd_ext.data.engines.coordinates import to_mujoco
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.errors import FlashNerdError, nearest
+from flashnerd_ext.data.engines.terrain_rows import TerrainRows
 from flashnerd_ext.model.contacts import ROW_SIZE
 
 ANYWHERE = 1e3
@@ -82,6 +85,9 @@ class RowDetector:
         if self.fixed:
             self._see_far()
         self._base = self._nominal.body(model.base_body).id if model.floating_base else 1
+        names = list(model.links.values())
+        base = names.index(model.base_body) if model.floating_base else 0
+        self._rough = TerrainRows(self._nominal, names, base, model.terrain, self.gap) if model.terrain else None
 
     def _prepared(self, world: Any) -> Any:
         # Seen from the gap on, though not pushing yet. Detectors combine margins in different ways: more is asked for
@@ -144,6 +150,9 @@ class RowDetector:
         mujoco, model, data = self._mujoco, self._nominal, self._data
         qpos, qvel = to_mujoco(self.engine.model, joint_q, joint_qd, self.engine.base_com(condition))
         count = len(qpos)
+        if self._rough is not None:
+            mu = np.full(count, self._rough.friction()) if friction is None else np.asarray(friction)
+            return RowArrays(*self._rough.find(*self._rough.poses(data, qpos, qvel), mu, self.capacity))
         owner: list[np.ndarray] = []
         geoms: list[np.ndarray] = []
         places: list[np.ndarray] = []

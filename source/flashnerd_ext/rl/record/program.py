@@ -172,6 +172,20 @@ def open_for(config: RecordConfig) -> Simulation:
     )
 
 
+def on_a_plane(task: str, cfg: Any) -> None:
+    """Refuse terrain: the rows of a recorded data set are made by an engine model that stands on a plane.
+
+    Raises:
+        FlashNerdError: Where the task's scene has another ground.
+    """
+    kind = getattr(getattr(cfg.scene, "terrain", None), "terrain_type", "plane")
+    if kind != "plane":
+        raise FlashNerdError(
+            f"task={task} has terrain_type='{kind}', but contact rows of recordings are made on a plane only: "
+            "type record=false for scores alone, or take a task on flat ground."
+        )
+
+
 def roll_and_write(
     config: RecordConfig, simulation: Simulation, robot: RobotDescription, paths: Sequence[Path]
 ) -> dict[str, Any]:
@@ -180,6 +194,8 @@ def roll_and_write(
     from flashnerd_ext.rl.rollouts import load_policy
 
     folder = Path(config.out)
+    if config.record:
+        on_a_plane(config.task, simulation.unwrapped.cfg)
     nominal = engine_model(config, robot) if config.record else None
     began = time.perf_counter()
     policies = [load_policy(simulation.env, simulation.agent_cfg, path) for path in paths]

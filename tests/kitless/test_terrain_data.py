@@ -1,0 +1,115 @@
+"""A data set on terrain, end to end: what robots start on, what their rows say, and what stays as it was without."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from flashnerd_ext.data.dataset import shard_paths
+from flashnerd_ext.data.engines import load_or_export
+from flashnerd_ext.data.engines.exported import ExportedModel
+from flashnerd_ext.data.terrain import Terrain
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.robots.registry import get_robot
+
+pytestmark = pytest.mark.kitless
+SCRIPT = Path(__file__).parents[2] / "scripts" / "dataset.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("terrain") / "data"
+    words = [f"out={out}", "robot=anymal_c", "terrain=mixed", "terrain_seed=4", "workers=1", "shard=64"]
+    words += ["train=96", "train_steps=10", "val=4", "val_steps=5", "test=4", "test_steps=5"]
+    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def columns(folder: Path, split: str) -> dict[str, np.ndarray]:
+    parts = []
+    for path in shard_paths(folder, split):
+        with h5py.File(path, "r") as file:
+            parts.append({name: np.asarray(file[name]) for name in file})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def test_robots_start_all_over_the_terrain_and_out_of_it(folder: Path) -> None:
+    from flashnerd_ext.evaluation.predictors import make_detector
+
+    data = columns(folder, "train")
+    terrain = Terrain.from_dict(ExportedModel.load(folder).terrain)
+    start = data["joint_q"][:, 0]
+    assert (terrain.kind, terrain.seed) == ("mixed", 4)
+    assert (np.abs(start[:, :2]) <= terrain.half + 1e-9).all()
+    assert (np.ptp(start[:, :2], axis=0) > 1.5 * terrain.half).all()
+    assert (terrain.height_at(start[:, :2]) > 0.01).mean() > 0.3
+    found = make_detector(folder).rows(start, data["joint_qd"][:, 0])
+    depth = np.where(found.link >= 0, found.features[..., 6], 1.0).min(1)
+    assert depth.min() > -1e-4
+    # Many stand on it or are about to; none were thrown out of it.
+    assert (depth < 0.03).mean() > 0.3
+    assert np.isfinite(data["joint_q"]).all() and np.abs(data["joint_qd"][..., :3]).max() < 15.0
+
+
+def test_rows_of_the_shards_are_the_detectors(folder: Path) -> None:
+    from flashnerd_ext.evaluation.predictors import make_detector
+
+    data, robot = columns(folder, "train"), get_robot("anymal_c")
+    where, when = np.nonzero(data["valid"])
+    # Alone and in another order: a row does not depend on what else is in its batch.
+    take = np.random.default_rng(0).permutation(len(where))[:300]
+    where, when = where[take], when[take]
+    again = make_detector(folder).rows(
+        data["joint_q"][where, when], data["joint_qd"][where, when], data["friction"][where], data["condition"][where]
+    )
+    np.testing.assert_array_equal(again.features, data["rows"][where, when])
+    np.testing.assert_array_equal(again.link, data["row_link"][where, when])
+    np.testing.assert_array_equal(again.count, data["row_count"][where, when])
+    used = data["row_link"] >= 0
+    touching = data["row_link"][used & (data["rows"][..., 6] < 0.0)]
+    assert len({robot.links[i].split("_")[-1] for i in touching} & {"base", "HIP", "THIGH", "SHANK", "FOOT"}) >= 4
+    # Walls and edges: not every normal is vertical in the world, as on flat ground it would be.
+    normal = data["rows"][..., 3:6][used]
+    gravity = up_in_root(data["joint_q"][:, :-1, 3:7])[..., None, :]
+    upright = (data["rows"][..., 3:6] * gravity).sum(-1)[used]
+    assert (np.abs(np.linalg.norm(normal, axis=1) - 1.0) < 1e-4).all()
+    assert ((upright < 0.95).mean() > 0.03) and ((upright > 0.98).mean() > 0.2)
+
+
+def up_in_root(quat: np.ndarray) -> np.ndarray:
+    """The world's vertical in the root frame."""
+    x, y, z, w = np.moveaxis(quat, -1, 0)
+    return np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)
+
+
+def test_contact_forces_come_where_the_rows_say_that_something_touches(folder: Path) -> None:
+    data = columns(folder, "train")
+    pushed = np.linalg.norm(data["force"], axis=-1).sum(-1) > 20.0
+    near = (np.where(data["row_link"] >= 0, data["rows"][..., 6], 1.0)).min(-1) < 0.03
+    # Pushed in the step that begins where no row was: it fell farther than the gap in that step.
+    assert (near | ~pushed)[data["valid"]].mean() > 0.97
+    assert pushed.mean() > 0.2
+
+
+def test_flat_ground_keeps_its_hash_and_another_terrain_is_refused(folder: Path) -> None:
+    model = ExportedModel.load(folder)
+    assert model.hash == json.loads((folder / "dataset.json").read_text())["model_hash"]
+    flat = dataclasses.replace(model, terrain={})
+    assert flat.hash != model.hash
+    content = {name: value for name, value in dataclasses.asdict(flat).items() if name != "terrain"}
+    for name, value in content.items():
+        content[name] = tuple(value) if isinstance(value, list) else value
+    assert ExportedModel(**content).hash == flat.hash
+    robot = get_robot("anymal_c")
+    with pytest.raises(FlashNerdError, match=r"terrain=mixed terrain_seed=4, but terrain=flat"):
+        load_or_export(robot, folder)
+    with pytest.raises(FlashNerdError, match=r"robot=cartpole touches nothing"):
+        load_or_export(get_robot("cartpole"), folder, "stairs")
