@@ -217,7 +217,9 @@ class StateLayout:
             key: tuple(value) if isinstance(value, list) else value for key, value in content.items()
         }
         if values.get("stops") is not None:
-            values["stops"] = Stops(**{k: tuple(v) if isinstance(v, list) else v for k, v in values["stops"].items()})
+            stops = values["stops"]
+            sides = (tuple(stops[name]) for name in ("joints", "lower", "upper"))
+            values["stops"] = Stops(*sides, reach=float(stops["reach"]))
         if values["drive"] is not None:
             values["drive"] = Drive(**{key: tuple(value) for key, value in values["drive"].items()})
         return cls(**values)

@@ -76,7 +76,8 @@ class SolverFlashNerd(SolverMuJoCo):
             columns = map_state(model, card.layout, card.name, self.torch_device)
             self.contact_stage = contact_stage(card, model, self.torch_device)
             sim_steps = max(1, round(card.dt / card.simulation.sim_dt))
-            weight = math.hypot(*card.simulation.gravity) * float(model.body_mass.numpy().sum()) / columns.worlds
+            mass: Any = model.body_mass
+            weight = math.hypot(*card.simulation.gravity) * float(mass.numpy().sum()) / columns.worlds
             self.sensors = SensorStage(
                 card.layout, self.contact_stage, stepper.model.sensed, card.dt, sim_steps, weight
             )

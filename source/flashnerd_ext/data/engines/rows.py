@@ -20,8 +20,8 @@ import numpy as np
 
 from flashnerd_ext.data.engines.coordinates import to_mujoco
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
-from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.data.engines.terrain_rows import TerrainRows
+from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.contacts import ROW_SIZE
 
 ANYWHERE = 1e3

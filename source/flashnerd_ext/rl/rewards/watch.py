@@ -50,7 +50,7 @@ class Watch:
         manager = getattr(env, "command_manager", None)
         if manager is not None and manager.active_terms:
             found["command"] = manager.get_command(manager.active_terms[0])
-        robot = next(iter(env.scene.articulations.values()), None)
+        robot: Any = next(iter(env.scene.articulations.values()), None)
         for name in SIGNALS if robot is not None else ():
             found[f"signal.{name}"] = getattr(robot.data, name).torch
         for name, sensor in env.scene.sensors.items():
