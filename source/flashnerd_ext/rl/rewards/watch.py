@@ -52,7 +52,7 @@ class Watch:
             found["command"] = manager.get_command(manager.active_terms[0])
         robot: Any = next(iter(env.scene.articulations.values()), None)
         for name in SIGNALS if robot is not None else ():
-            found[f"signal.{name}"] = getattr(robot.data, name).torch
+            found[f"signal.{name}"] = getattr(robot.data, name).torch  # pyright: ignore[reportOptionalMemberAccess]
         for name, sensor in env.scene.sensors.items():
             if hasattr(sensor, "compute_first_contact"):
                 found |= {f"signal.{name}.{key}": value for key, value in _contact(sensor).items()}
