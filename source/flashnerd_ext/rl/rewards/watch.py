@@ -51,8 +51,8 @@ class Watch:
         if manager is not None and manager.active_terms:
             found["command"] = manager.get_command(manager.active_terms[0])
         robot = next(iter(env.scene.articulations.values()), None)
-        for name in SIGNALS if robot is not None else ():
-            found[f"signal.{name}"] = getattr(robot.data, name).torch
+        if robot is not None:
+            found |= {f"signal.{name}": getattr(robot.data, name).torch for name in SIGNALS}
         for name, sensor in env.scene.sensors.items():
             if hasattr(sensor, "compute_first_contact"):
                 found |= {f"signal.{name}.{key}": value for key, value in _contact(sensor).items()}
