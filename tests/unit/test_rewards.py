@@ -122,6 +122,7 @@ def test_oracle_answers_each_step_with_what_was_recorded() -> None:
     first = motion()
     answer, stepper = oracle(first)
     sensed = Sensed(ROBOT.layout, LINKS)
+    found = (torch.zeros(0), torch.zeros(0))
     for t in range(STEPS):
         q, qd = torch.from_numpy(first.q0[t]), torch.from_numpy(first.qd0[t])
         found = answer.step(q, qd, torch.zeros(WORLDS, 12))
@@ -131,7 +132,7 @@ def test_oracle_answers_each_step_with_what_was_recorded() -> None:
         np.testing.assert_allclose(sensed.forces(q, stepper.sensed), first.force[t], atol=1e-5)
         np.testing.assert_allclose(sensed.torques(stepper.sensed), first.torque[t], atol=1e-6)
     with pytest.raises(FlashNerdError, match="has 3 steps, but step 3"):
-        answer.step(q, qd, torch.zeros(WORLDS, 12))
+        answer.step(*found, torch.zeros(WORLDS, 12))
 
 
 def test_oracle_is_asked_about_the_recorded_motion_alone() -> None:

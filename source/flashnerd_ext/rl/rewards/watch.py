@@ -50,9 +50,9 @@ class Watch:
         manager = getattr(env, "command_manager", None)
         if manager is not None and manager.active_terms:
             found["command"] = manager.get_command(manager.active_terms[0])
-        robot: Any = next(iter(env.scene.articulations.values()), None)
-        for name in SIGNALS if robot is not None else ():
-            found[f"signal.{name}"] = getattr(robot.data, name).torch  # pyright: ignore[reportOptionalMemberAccess]
+        robot = next(iter(env.scene.articulations.values()), None)
+        if robot is not None:
+            found |= {f"signal.{name}": getattr(robot.data, name).torch for name in SIGNALS}
         for name, sensor in env.scene.sensors.items():
             if hasattr(sensor, "compute_first_contact"):
                 found |= {f"signal.{name}.{key}": value for key, value in _contact(sensor).items()}
