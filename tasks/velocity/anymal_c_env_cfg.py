@@ -24,12 +24,12 @@ DC_LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
 
 @configclass
 class FlashNerdAnymalCPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned physics beside it, which needs a bundle of one's own so far."""
+    """Learned physics with the shipped bundle, and analytical physics beside it."""
 
     flashnerd: NewtonCfg = learned(_ANALYTICAL, "auto")
     mujoco_c: NewtonCfg = learned(_ANALYTICAL, "auto", "mujoco_c")
     newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = _ANALYTICAL
+    default: NewtonCfg = learned(_ANALYTICAL, "auto")
 
 
 @configclass
