@@ -7,11 +7,12 @@ steps. No armature, no joint friction.
 
 from __future__ import annotations
 
-from flashnerd_ext.model.layout import Drive, StateLayout
+from flashnerd_ext.model.layout import Drive, StateLayout, Stops
 from flashnerd_ext.robots.description import ContactDescription, RobotDescription, per_joint
 
 _LEGS = ("FL", "FR", "RL", "RR")
 _JOINTS = tuple(f"{leg}_{part}_joint" for leg in _LEGS for part in ("hip", "thigh", "calf"))
+_CALVES = tuple(f"{leg}_calf_joint" for leg in _LEGS)
 _EFFORT = per_joint(_JOINTS, {".*_hip_joint": 23.7, ".*_thigh_joint": 23.7, ".*_calf_joint": 45.43})
 _SPEED = per_joint(_JOINTS, {".*_hip_joint": 30.1, ".*_thigh_joint": 30.1, ".*_calf_joint": 15.7})
 
@@ -30,6 +31,7 @@ GO2 = RobotDescription(
             velocity_limit=tuple(_SPEED.values()),
         ),
         conditions=("base_mass", "base_com_x", "base_com_y", "base_com_z"),
+        stops=Stops(_CALVES, (-2.7227,) * 4, (-0.83776,) * 4, reach=0.02),
     ),
     asset_path="Isaac/IsaacLab/Robots/Unitree/Go2/go2.usd",
     sim_dt=0.005,
