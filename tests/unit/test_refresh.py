@@ -91,7 +91,9 @@ class Bundle:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.card = type("Card", (), {"robot": type("Robot", (), {"name": "cartpole"})()})()
+        contacts = type("Contacts", (), {"capacity": 0})()
+        robot = type("Robot", (), {"name": "cartpole"})()
+        self.card = type("Card", (), {"robot": robot, "contacts": contacts})()
 
 
 @pytest.fixture
