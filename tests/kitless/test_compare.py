@@ -31,7 +31,7 @@ def test_three_physics_from_training_to_picture(tmp_path: Path, make_bundle: Cal
     nerd = make_bundle(get_robot("cartpole"), model="nerd")
     words = (
         "task=FlashNeRD-Cartpole", "seeds=[3]", "num_envs=8", "max_iterations=8", "eval_envs=4", "json=c.json",
-        f"bundles={{nerd_optimized: {nerd.path}}}", "overrides=['env.episode_length_s=1.5']",
+        f"bundles={{nerd_optimized: {nerd.path}}}", "overrides=['env.episode_length_s=2']",
     )  # fmt: skip
     done = typed(tmp_path, *words)
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]

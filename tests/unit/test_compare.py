@@ -235,6 +235,7 @@ def test_a_failing_training_says_why_and_keeps_the_others(comparison: CompareCon
     comparison.seeds = [0, 2]
     with pytest.raises(FlashNerdError, match=r"newton_mjwarp with seed 2 failed: the bundle does not fit; its log is"):
         program.run(comparison)
+    assert started(comparison)[-1] == "newton_mjwarp-s2"  # the next one is not begun
     fail.unlink()
     count = len(started(comparison))
     program.run(comparison)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -79,11 +80,23 @@ def all_runs(config: CompareConfig) -> list[Run]:
     missing = [key for key in wanted if key not in known]
     if known:
         print(f"{len(known)} of {len(wanted)} trainings are there already, in {config.folder}")
+    failed = threading.Event()
+
+    def one(key: tuple[str, int], done: Callable[[int], Any]) -> Run:
+        if failed.is_set():
+            raise FlashNerdError("another training failed.")
+        try:
+            return train(config, *key, done)
+        except BaseException:
+            # Those that wait are not begun; they come after this one, so that its error is the one that is seen.
+            failed.set()
+            raise
+
     with (
         tqdm(total=len(missing) * config.max_iterations, unit="it", desc="training", disable=None) as bar,
         ThreadPoolExecutor(config.jobs) as pool,
     ):
-        tasks = {key: pool.submit(train, config, *key, bar.update) for key in missing}
+        tasks = {key: pool.submit(one, key, bar.update) for key in missing}
         try:
             known |= {key: task.result() for key, task in tasks.items()}
         except BaseException:
