@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TOUCH = 1.0e-3
 """A link that is nearer than this can touch [m]; a prediction is not right to the tenths of a millimetre that contacts
 are deep."""
-SHARE = 0.1
+SHARE = 0.08
 """Part of the robot's weight below which a mean force is that of a link that has lifted off."""
 
 
