@@ -74,7 +74,7 @@ def main() -> int:
     with tqdm(total=plan.rollouts, unit=" rollouts", disable=None) as bar:
         columns, owner = visit(robot, engine, predict, data, plan, lambda done: bar.update(done))
     # Only rollouts that have states: an untrained model's are gone after a few steps.
-    rollouts = np.random.default_rng(config.seed).permutation(np.unique(owner))
+    rollouts = np.random.default_rng(config.seed).permutation(np.unique(owner[columns["valid"].any(1)]))
     if len(rollouts) < 2:
         raise FlashNerdError(
             f"only {len(rollouts)} of {plan.rollouts} rollouts has states to label, but train and val need one each: "

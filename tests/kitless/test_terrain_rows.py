@@ -87,7 +87,7 @@ def as_mesh(terrain: Terrain) -> Callable[[Any], None]:
 def stage_of(robot: RobotDescription, model: Any, capacity: int, gap: float = 0.03) -> Any:
     from flashnerd_ext.solver.terrain_contacts import contact_stage
 
-    contacts = SimpleNamespace(capacity=capacity, gap=gap, links=robot.links, detector="mujoco")
+    contacts = SimpleNamespace(capacity=capacity, gap=gap, links=robot.links, detector="mujoco", fixed=())
     return contact_stage(SimpleNamespace(name="test", contacts=contacts), model, "cpu")  # type: ignore[arg-type]
 
 
