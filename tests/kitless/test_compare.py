@@ -42,7 +42,7 @@ def test_three_physics_from_training_to_picture(tmp_path: Path, make_bundle: Cal
         assert run["iterations"] == 8 and len(run["curve"]["seconds"]) == 8 and run["seed"] == 3
         assert row["collection"] > 0 and row["learning"] > 0 and row["collection"] + row["learning"] < row["wall"]
         assert row["final"] is not None and row["evaluated"] is not None
-        manifest = json.loads((Path(run["folder"]) / "run.json").read_text())["metadata"]
+        manifest = json.loads((tmp_path / run["folder"] / "run.json").read_text())["metadata"]
         learned = row["physics"] != "newton_mjwarp"
         assert manifest["physics"] == ("flashnerd" if learned else "newton_mjwarp")
         assert (manifest["bundle_hash"] == nerd.hash) == (row["physics"] == "nerd_optimized")

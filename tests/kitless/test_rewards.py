@@ -56,11 +56,11 @@ def test_torques_and_contacts_are_near(compared: tuple[dict[str, Any], Path, str
     assert abs(rows["dof_torques_l2"]["difference"]) < 3.0
     signals = {row["signal"]: row for row in content["signals"]}
     torque = signals["applied_torque"]
-    # Nearer than the mean over the step is, which is about a tenth away.
-    assert torque["apart"] < 0.07 * torque["simulator"] and torque["simulator"] > 1.0
     motion = np.load(folder / "kept" / "motion.npz")
     seen = np.load(folder / "kept" / "simulator.npz")
-    assert np.abs(motion["torque"] - seen["signal.applied_torque"]).mean() > 0.3  # these are two different things
+    mean = np.sqrt(np.square(motion["torque"] - seen["signal.applied_torque"]).mean())
+    # Nearer to what the simulator shows than the mean over the step is, on the same motion.
+    assert torque["apart"] < 0.8 * mean and torque["simulator"] > 1.0
     assert motion["timed_out"].any(1).sum() == 2
     assert "dof_torques_l2" in text and "sum of all terms" in text
 

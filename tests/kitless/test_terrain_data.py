@@ -110,6 +110,7 @@ def test_flat_ground_keeps_its_hash_and_another_terrain_is_refused(folder: Path)
     assert ExportedModel(**content).hash == flat.hash
     robot = get_robot("anymal_c")
     with pytest.raises(FlashNerdError, match=r"terrain=mixed terrain_seed=4, but terrain=flat"):
-        load_or_export(robot, folder)
+        load_or_export(robot, folder, terrain="flat")
+    assert load_or_export(robot, folder).hash == model.hash
     with pytest.raises(FlashNerdError, match=r"robot=cartpole touches nothing"):
-        load_or_export(get_robot("cartpole"), folder, "stairs")
+        load_or_export(get_robot("cartpole"), folder, terrain="stairs")
