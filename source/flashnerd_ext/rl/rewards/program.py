@@ -97,8 +97,9 @@ def run(config: RewardsConfig) -> dict[str, Any]:
         if not recorded(config, folder):
             work(config, "record", config.physics, "", folder, first)
         bundle = folder / "bundle"
-        if not bundle.exists():
-            known_bundle(bundle, robot_of(config.task))
+        # Made anew each time, since another release has other models.
+        shutil.rmtree(bundle, ignore_errors=True)
+        known_bundle(bundle, robot_of(config.task))
         work(config, "replay", config.learned, str(bundle), folder, second)
         content = summarise(config, Seen.load(first), Seen.load(second))
     with writing():
