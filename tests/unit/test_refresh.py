@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flashnerd_ext.bundle.card import ContactCard
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl.record.scores import Episode, summarise, to_json
 from flashnerd_ext.rl.refresh import loop as loop_module
@@ -88,12 +90,11 @@ class Runner:
 
 class Bundle:
     hash = "h"
+    contacts = ContactCard(detector="none", capacity=0)
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        contacts = type("Contacts", (), {"capacity": 0})()
-        robot = type("Robot", (), {"name": "cartpole"})()
-        self.card = type("Card", (), {"robot": robot, "contacts": contacts})()
+        self.card = SimpleNamespace(name="base", robot=SimpleNamespace(name="cartpole"), contacts=self.contacts)
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     DONE.clear()
     swapped: list[str] = []
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "dataset.json").write_text("{}")
+    (tmp_path / "data" / "dataset.json").write_text('{"schema_version": 1}')
     monkeypatch.setattr(loop_module, "Work", PretendedWork)
     monkeypatch.setattr(loop_module.manifest, "running_bundle", lambda: {"bundle_hash": str(len(swapped))})
     monkeypatch.setattr(Refresh, "_swap", lambda self, folder: swapped.append(folder))
@@ -147,6 +148,16 @@ def test_work_runs_beside_the_learner_and_the_bundle_takes_over_when_it_is_ready
     assert [Path(p).name for p in second["policies"]] == ["model_10.pt", "model_2.pt"]
     assert [kind for kind, _ in STARTED] == ["simulate", "tune", "simulate", "tune"] and len(swapped) == 2
     assert len(STARTED[3][1]["more"]) == 2
+
+
+def test_data_of_other_contact_rows_are_refused_before_anything_runs(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = ContactCard(detector="mujoco", capacity=1, links=("foot",), kind="fixed", fixed=("foot",))
+    monkeypatch.setattr(Bundle, "contacts", card)
+    with pytest.raises(FlashNerdError, match="the bundle 'base' takes contacts=fixed rows, but refresh.data="):
+        make()
+    assert not STARTED
 
 
 def test_report_manifest_and_log_state_the_kept_ratio(make: Any) -> None:
