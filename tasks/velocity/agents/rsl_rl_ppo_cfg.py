@@ -22,6 +22,4 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
 class FlashNerdAnymalCRoughPPORunnerCfg(AnymalCRoughPPORunnerCfg):
     """The stock recipe and networks under its own experiment name."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.experiment_name = "flashnerd_anymal_c_rough"
+    experiment_name = "flashnerd_anymal_c_rough"
