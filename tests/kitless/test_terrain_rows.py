@@ -58,7 +58,7 @@ def as_boxes(terrain: Terrain) -> Callable[[Any], None]:
             field = newton.Heightfield(
                 data=height, nrow=len(height), ncol=len(height), hx=half, hy=half, min_z=0.0, max_z=float(height.max())
             )
-            place = wp.transform(wp.vec3(*middle, 0.0), wp.quat_identity())
+            place = wp.transform(wp.vec3(*middle, 0.0), wp.quat(0.0, 0.0, 0.0, 1.0))
             builder.add_shape_heightfield(heightfield=field, xform=place)
 
     return add
@@ -231,9 +231,10 @@ def test_a_foot_in_the_corner_of_a_step_feels_both_walls() -> None:
     detector = TerrainDetector(foot, ids, 0 * ids, ids[:, 0], pieces, 1, 4, 0.03)
     place = np.array([[-0.032, 0.0, 0.029], [0.0, 0.3, 0.129], [-0.02, 0.0, 0.11]], np.float32)
     q = np.concatenate([place, np.tile(np.float32([0, 0, 0, 1]), (3, 1))], 1)
+    rest = wp.array(np.zeros((3, 6), np.float32), dtype=wp.spatial_vector)
     rows = detector.detect(
         wp.array(np.ones(3, bool), dtype=wp.bool), wp.array(q, dtype=wp.transform),
-        wp.zeros(3, dtype=wp.spatial_vector), wp.zeros(3, dtype=wp.vec3), wp.ones(1, dtype=float),
+        rest, wp.zeros(3, dtype=wp.vec3), wp.ones(1, dtype=float),
     )  # fmt: skip
     assert detector.found.tolist() == [2, 1, 1]
     np.testing.assert_allclose(rows.features[0, :2, 3:7], [[0, 0, 1, -0.001], [-1, 0, 0, 0.002]], atol=1e-6)
@@ -249,7 +250,9 @@ def test_a_moving_platform_is_not_static_and_its_velocity_counts() -> None:
     robot = get_robot("anymal_c")
 
     def platform(builder: Any) -> None:
-        body = builder.add_body(xform=wp.transform(wp.vec3(0.0, 0.0, 0.1), wp.quat_identity()), label="platform")
+        body = builder.add_body(
+            xform=wp.transform(wp.vec3(0.0, 0.0, 0.1), wp.quat(0.0, 0.0, 0.0, 1.0)), label="platform"
+        )
         builder.add_shape_box(body, hx=2.0, hy=2.0, hz=0.05)
 
     model = scene(robot, lambda builder: None, worlds=2, each=platform)
