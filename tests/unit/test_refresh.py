@@ -155,7 +155,7 @@ def test_data_of_other_contact_rows_are_refused_before_anything_runs(
 ) -> None:
     card = ContactCard(detector="mujoco", capacity=1, links=("foot",), kind="fixed", fixed=("foot",))
     monkeypatch.setattr(Bundle, "contacts", card)
-    with pytest.raises(FlashNerdError, match="the bundle 'base' takes contacts=fixed rows, but refresh.data="):
+    with pytest.raises(FlashNerdError, match=r"the bundle 'base' takes contacts=fixed rows, but refresh\.data="):
         make()
     assert not STARTED
 
