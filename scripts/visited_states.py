@@ -72,7 +72,11 @@ def main() -> int:
     engine = MujocoC(model, config.workers or len(os.sched_getaffinity(0)))
     predict = model_predictor(bundle.model, robot.dt, robot.inner_steps, detector=detector_of([bundle], folder))
     with tqdm(total=plan.rollouts, unit=" rollouts", disable=None) as bar:
-        columns, owner = visit(robot, engine, predict, data, plan, lambda done: bar.update(done))
+
+        def progress(done: int) -> None:
+            bar.update(done)
+
+        columns, owner = visit(robot, engine, predict, data, plan, progress)
     # Only rollouts that have states: an untrained model's are gone after a few steps.
     rollouts = np.random.default_rng(config.seed).permutation(np.unique(owner[columns["valid"].any(1)]))
     if len(rollouts) < 2:

@@ -85,7 +85,9 @@ class World:
         self.state, self.control = self.model.state(), self.model.control()
         simulation = bundle.card.simulation
         if stepper is None:
-            stepper = make_stepper(bundle, count, "cpu")
+            made = make_stepper(bundle, count, "cpu")
+            assert isinstance(made, Stepper)
+            stepper = made
         self.solver = SolverFlashNerd(self.model, bundle, stepper, njmax=8, nconmax=4, integrator="implicitfast")
         self.dt = simulation.dt
         newton.eval_fk(self.model, self.state.joint_q, self.state.joint_qd, self.state)

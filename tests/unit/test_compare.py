@@ -198,7 +198,7 @@ def test_comparison_from_training_to_picture(comparison: CompareConfig, capsys: 
     assert json.loads(Path(comparison.json).read_text()) == json.loads(json.dumps(content, allow_nan=False))
     first, second = content["physics"]
     assert (first["physics"], second["physics"]) == ("newton_mjwarp", "flashnerd")
-    assert (first["final"], second["final"]) == (4.0, 5.0) and content["level"] == 4.5
+    assert (first["final"], second["final"]) == (4.0, 5.0) and content["level"] == pytest.approx(0.9 * 4.8)
     assert (first["collection"], first["learning"], second["collection"]) == (9.0, 3.0, 3.0)
     assert first["reached"] is None and first["reached_runs"] == 0 and second["reached"] == 6.0
     assert second["evaluated"] == 4.8 and second["interval"] == [4.6, 5.0]
@@ -207,7 +207,7 @@ def test_comparison_from_training_to_picture(comparison: CompareConfig, capsys: 
     folder = Path(comparison.json).parent
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / "c.txt").read_text()
-    assert "4.800 [4.600, 5.000]" in text and "90 % of the best final return is 4.500" in text
+    assert "4.800 [4.600, 5.000]" in text and "90 % of the best return in newton_mjwarp is 4.320" in text
     assert text.strip() in capsys.readouterr().out
 
 
@@ -275,5 +275,6 @@ def test_medians_over_seeds() -> None:
     # Two of three seeds came there: the median is the later of their times only if half of all did.
     assert summary.physics_entry("a", runs, [4.0, None, 8.0], None)["reached"] == 6.0
     assert summary.physics_entry("a", runs, [4.0, None, None], None)["reached"] is None
-    assert summary.level_of(runs, 50.0) == pytest.approx(3.5)  # finals 5, 9 and 7
-    assert summary.level_of([entry("b", [-1.0], 1.0)], 50.0) is None
+    assert summary.level_of(runs, None, 50.0) == pytest.approx(3.5)  # finals 5, 9 and 7
+    assert summary.level_of(runs, {"cells": [{"return": 2.0}, {"return": -3.0}]}, 50.0) == pytest.approx(1.0)
+    assert summary.level_of([entry("b", [-1.0], 1.0)], None, 50.0) is None

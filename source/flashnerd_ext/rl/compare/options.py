@@ -48,7 +48,9 @@ class CompareConfig:
     evaluate: str = option("newton_mjwarp", "preset in which the final policies are evaluated; none leaves it out")
     eval_envs: int = option(256, "environments, and episodes, of the evaluation of a policy and evaluation seed")
     eval_seeds: list[int] = field(default_factory=lambda: [1000], metadata={"help": "evaluation seeds"})
-    reach: float = option(90.0, "share of the best final return whose time is said [%]")
+    reach: float = option(
+        90.0, "share of the best return (in the evaluation, where there is one) whose time is said [%]"
+    )
     overrides: list[str] = field(default_factory=list, metadata={"help": "env. and agent. words for the task"})
     agent: str = option("rsl_rl_cfg_entry_point", "agent configuration of the task")
     device: str = option("", "cuda:0 where there is one, else cpu")

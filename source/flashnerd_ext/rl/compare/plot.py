@@ -54,7 +54,7 @@ def draw(content: Mapping[str, Any], target: Path) -> Path:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(MUTED)
-    axes.legend(loc="lower right", frameon=False, labelcolor=INK, fontsize=9.5)
+    figure.legend(loc="outside upper right", ncols=len(groups), frameon=False, labelcolor=INK, fontsize=9.5)
     note = "thin: one seed; thick: median over seeds"
     if marked:
         note += f"; diamond: final policy in {label_of(content['evaluate'])}, mean actions"

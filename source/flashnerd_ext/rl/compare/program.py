@@ -34,7 +34,7 @@ def run(config: CompareConfig) -> dict[str, Any]:
     entries = [
         summary.run_entry(item, curve, policy_return(table, item)) for item, curve in zip(runs, curves, strict=True)
     ]
-    level = summary.level_of(entries, config.reach)
+    level = summary.level_of(entries, table, config.reach)
     content = summarise(
         config, runs, entries, table, level, [curve.reached(level) for curve in curves] if level else []
     )

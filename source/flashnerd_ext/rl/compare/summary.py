@@ -32,11 +32,15 @@ def run_entry(run: Run, curve: Curve, evaluated: float | None) -> dict[str, Any]
     }
 
 
-def level_of(runs: Sequence[Mapping[str, Any]], reach: float) -> float | None:
-    """``reach`` percent of the best physics' median final return; ``None`` where that is not positive, since a share of
-    a negative return means nothing."""
-    finals = [_median([run["final"] for run in group]) for group in grouped(runs).values()]
-    best = max((value for value in finals if value is not None), default=0.0)
+def level_of(runs: Sequence[Mapping[str, Any]], table: Mapping[str, Any] | None, reach: float) -> float | None:
+    """``reach`` percent of the best physics' return; ``None`` where that is not positive, since a share of a negative
+    return means nothing.
+
+    Returns in the simulator count where policies were evaluated: a wrong world can promise any return.
+    """
+    found = [cell["return"] for cell in table["cells"]] if table is not None else []
+    found = found or [_median([run["final"] for run in group]) for group in grouped(runs).values()]
+    best = max((value for value in found if value is not None), default=0.0)
     return reach / 100.0 * best if best > 0.0 else None
 
 
@@ -113,10 +117,14 @@ def text(content: Mapping[str, Any]) -> str:
             f"{_shown(row['wall']):>9}{_shown(row['collection']):>12}{_shown(row['learning']):>10}{reached:>20}"
         )
     if content["level"] is not None:
-        lines.append(f"{reach:g} % of the best final return is {content['level']:.3f}.")
+        lines.append(f"{reach:g} % of the best return{_place(where)} is {content['level']:.3f}.")
     else:
-        lines.append("the best final return is not positive, so that no share of it is asked for.")
+        lines.append(f"the best return{_place(where)} is not positive, so that no share of it is asked for.")
     return "\n".join(lines)
+
+
+def _place(where: str) -> str:
+    return "" if where in ("", "none") else f" in {where}"
 
 
 def _shown(value: float | None, digits: int = 1) -> str:
