@@ -103,7 +103,8 @@ class StageRunner:
         _say(f"    {line}")
         begun = time.monotonic()
         code, last = run_logged(command, log, stage.cwd, stage.limit_s)
-        seconds = time.monotonic() - begun
+        # As the stamp keeps it, so that a reused stage reports the same time.
+        seconds = round(time.monotonic() - begun, 2)
         if code != 0:
             reason = f"ran longer than {stage.limit_s:.0f} s and was ended"
             if code is not None:
@@ -119,7 +120,7 @@ class StageRunner:
                 f"the demo's stage '{stage.name}' ended well but left no {what}; its command was: {line}; its log is "
                 f"{log}."
             )
-        write_json(stamp, {"key": key, "seconds": round(seconds, 2), "command": line})
+        write_json(stamp, {"key": key, "seconds": seconds, "command": line})
         _say(f"    done in {seconds:.0f} s")
         return Outcome(stage.name, stage.title, line, seconds, False, log), key
 
