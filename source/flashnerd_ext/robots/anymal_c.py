@@ -12,7 +12,7 @@ every simulation step: the joints then chatter at 100 Hz, which is of the time s
 from __future__ import annotations
 
 from flashnerd_ext.model.layout import Drive, StateLayout, Stops
-from flashnerd_ext.robots.description import ContactDescription, RobotDescription, per_joint
+from flashnerd_ext.robots.description import ContactDescription, Mirror, RobotDescription, per_joint
 
 _LEGS = ("LF", "LH", "RF", "RH")
 _JOINTS = tuple(f"{leg}_{joint}" for leg in _LEGS for joint in ("HAA", "HFE", "KFE"))
@@ -71,5 +71,6 @@ ANYMAL_C = RobotDescription(
     },
     cone="elliptic",
     impratio=100.0,
+    mirror=Mirror(("L", "R"), (".*_HAA",)),
     tasks=("FlashNeRD-Velocity-Flat-AnymalC", "FlashNeRD-Velocity-Rough-AnymalC"),
 )

@@ -56,6 +56,32 @@ def per_joint[Value](joints: Iterable[str], patterns: dict[str, Value]) -> dict[
     return found
 
 
+@dataclass(frozen=True)
+class Mirror:
+    """The left-right symmetry of a robot: whatever it can do, its mirror image can do too.
+
+    Frames follow x forward, y left, z up; the plane of the mirror is that of x and z.
+
+    Attributes:
+        sides: What says left and what says right in a name; the first that occurs in a name is exchanged, and a name
+            with neither is its own image.
+        turned: Regular expressions of the joints whose angle changes its sign in the mirror: those about x or z.
+    """
+
+    sides: tuple[str, str]
+    turned: tuple[str, ...]
+
+    def image(self, name: str) -> str:
+        """Name of the mirror image of a joint or link."""
+        places = [(name.find(side), side, other) for side, other in zip(self.sides, self.sides[::-1], strict=True)]
+        found = sorted(place for place in places if place[0] >= 0)
+        return name.replace(found[0][1], found[0][2], 1) if found else name
+
+    def turns(self, joint: str) -> bool:
+        """Whether a joint's angle changes its sign."""
+        return any(re.fullmatch(pattern, joint) for pattern in self.turned)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContactDescription:
     """How a robot meets the ground, in the data and in deployment.
@@ -134,6 +160,8 @@ class RobotDescription:
     """``None`` for a robot that touches nothing."""
     condition_range: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Range of each condition of the layout in the data."""
+    mirror: Mirror | None = None
+    """Its left-right symmetry, if it has one: training data count twice."""
     cone: str = "pyramidal"
     """Friction cone of the task's solver."""
     impratio: float = 1.0

@@ -9,7 +9,7 @@ robot topples within a second. The stock event scales the mass of ``torso_link``
 from __future__ import annotations
 
 from flashnerd_ext.model.layout import Drive, StateLayout
-from flashnerd_ext.robots.description import ContactDescription, RobotDescription, per_joint
+from flashnerd_ext.robots.description import ContactDescription, Mirror, RobotDescription, per_joint
 
 _SIDES = ("left", "right")
 _LEG = ("hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll")
@@ -119,5 +119,6 @@ G1 = RobotDescription(
     ),
     # The stock task's event: mass of the torso within a factor of 1.25; with a margin.
     condition_range={"mass:torso_link": (-0.25, 0.3)},
+    mirror=Mirror(("left", "right"), (".*_(?:roll|yaw)_joint", "torso_joint", f".*_(?:{_HANDS})_joint")),
     tasks=("Isaac-Velocity-Flat-G1", "FlashNeRD-Velocity-Flat-G1"),
 )

@@ -8,7 +8,7 @@ steps. No armature, no joint friction.
 from __future__ import annotations
 
 from flashnerd_ext.model.layout import Drive, StateLayout, Stops
-from flashnerd_ext.robots.description import ContactDescription, RobotDescription, per_joint
+from flashnerd_ext.robots.description import ContactDescription, Mirror, RobotDescription, per_joint
 
 _LEGS = ("FL", "FR", "RL", "RR")
 _JOINTS = tuple(f"{leg}_{part}_joint" for leg in _LEGS for part in ("hip", "thigh", "calf"))
@@ -78,5 +78,6 @@ GO2 = RobotDescription(
         "base_com_y": (-0.06, 0.06),
         "base_com_z": (-0.02, 0.02),
     },
+    mirror=Mirror(("L_", "R_"), (".*_hip_joint",)),
     tasks=("Isaac-Velocity-Flat-UnitreeGo2", "FlashNeRD-Velocity-Flat-Go2"),
 )

@@ -24,6 +24,9 @@ class TrainOptions:
     batch: int = option(512, "windows a step, over all processes")
     window: int = option(5, "frames in a window")
     emphasis: float = option(1.0, "how much more often windows of unusual frames are drawn; 0 is uniform")
+    mirror: bool = option(
+        True, "learn each window with left and right exchanged too, if the robot has a mirror (flashnerd recipe)"
+    )
     optimiser: str = option("", "soap | muon | adamw; empty is the recipe's own (soap, or adamw for nerd)")
     lr: float = option(1e-2, "peak rate (nerd recipe: try 1e-3)")
     muon_lr: float = option(3e-3, "peak rate of Muon on the block matrices (optimiser muon)")

@@ -27,6 +27,7 @@ from flashnerd_ext.training.checkpoint import NAME
 from flashnerd_ext.training.config import TrainDynamicsConfig
 from flashnerd_ext.training.distributed import Ranks, choose_device, ranks
 from flashnerd_ext.training.loss import StateLoss
+from flashnerd_ext.training.mirror import MirroredBatch
 from flashnerd_ext.training.mixture import Sources, load_mixed
 from flashnerd_ext.training.statistics import fit_affine, fit_normalisation
 from flashnerd_ext.training.trainer import Run, train
@@ -168,6 +169,9 @@ def prepare(
     train_windows = windows(data, max(length, config.train.multistep))
     train_windows.length = length
     val_windows = windows(val, length)
+    if config.train.mirror and robot.mirror is not None and config.train.recipe == "flashnerd":
+        fixed = data.meta.get("fixed", ()) if model.rows_capacity else ()
+        train_windows.mirror = MirroredBatch(robot, integrator, sensed, tuple(fixed))
     base = slice(None)
     if sources is not None:
         train_windows.mix(torch.from_numpy(sources.train), sources.shares)

@@ -18,6 +18,7 @@ def unrolled_loss(
 
     The past is recomputed with :meth:`sequence` over the predicted frames: it is short, and gradients flow through it.
     """
+    starts = starts % len(windows.frames)  # Mirrored windows are unrolled as they were recorded.
     trajectory = starts // windows.per_trajectory
     time = starts % windows.per_trajectory
     offsets = torch.arange(steps + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from flashnerd_ext.model.frame import encode_frame
 from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.sensed import Sensed
+
+if TYPE_CHECKING:
+    from flashnerd_ext.training.mirror import MirroredBatch
 
 
 class Batch(NamedTuple):
@@ -60,6 +63,8 @@ class Windows:
     """Data set of each window, int64 [W]; ``None`` for one data set."""
     shares: tuple[float, ...] = (1.0,)
     """Share of each data set in the draws."""
+    mirror: MirroredBatch | None = None
+    """With it each window is a second one, left and right exchanged; its start is counted behind all frames."""
 
     def mix(self, source: Tensor, shares: Sequence[float]) -> None:
         """Draw from several data sets with given shares, whatever their sizes.
@@ -109,23 +114,31 @@ class Windows:
         self._chances((1.0 + z.square().mean(-1)).pow(power) if power else None)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Flat start indices of ``count`` windows, drawn with replacement, int64 [count]."""
+        """Flat start indices of ``count`` windows, drawn with replacement, int64 [count]; half of them mirrored."""
         if self.cumulative is None:
-            return self.starts[torch.randint(len(self.starts), (count,), generator=generator)]
-        place = torch.rand(count, generator=generator, dtype=torch.float64) * self.cumulative[-1]
-        return self.starts[torch.searchsorted(self.cumulative, place).clamp_(max=len(self.starts) - 1)]
+            starts = self.starts[torch.randint(len(self.starts), (count,), generator=generator)]
+        else:
+            place = torch.rand(count, generator=generator, dtype=torch.float64) * self.cumulative[-1]
+            starts = self.starts[torch.searchsorted(self.cumulative, place).clamp_(max=len(self.starts) - 1)]
+        if self.mirror is None:
+            return starts
+        return starts + len(self.frames) * torch.randint(2, (count,), generator=generator)
 
     def batch(self, starts: Tensor, device: torch.device | str = "cpu") -> Batch:
         """Frames, targets and contact rows of the windows at ``starts``, on ``device``."""
-        index = starts[:, None] + torch.arange(self.length)
-        return Batch(self.frames[index].to(device), self.targets[index].to(device), self.rows_at(index, device))
+        index = starts[:, None] % len(self.frames) + torch.arange(self.length)
+        frames, targets, rows = self.frames[index], self.targets[index], self.rows_at(index)
+        if self.mirror is not None:
+            frames, targets, rows = self.mirror(starts >= len(self.frames), frames, targets, rows)
+        if rows is not None:
+            rows = ContactRows(rows.features.to(device), rows.link.to(device), rows.used.to(device))
+        return Batch(frames.to(device), targets.to(device), rows)
 
-    def rows_at(self, index: Tensor, device: torch.device | str = "cpu") -> ContactRows | None:
+    def rows_at(self, index: Tensor) -> ContactRows | None:
         """Contact rows of the frames at flat indices ``index`` [...]."""
         if self.rows is None:
             return None
-        link = self.rows.link[index].to(device)
-        return ContactRows(self.rows.features[index].to(device), link.long(), self.rows.used[index].to(device))
+        return ContactRows(self.rows.features[index], self.rows.link[index].long(), self.rows.used[index])
 
 
 def make_windows(
