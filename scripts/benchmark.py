@@ -3,6 +3,7 @@
     python scripts/benchmark.py what=model robot=cartpole batch=[16,1024,16384] json=out/model.json
     python scripts/benchmark.py what=env task=Isaac-Cartpole num_envs=[64,1024] json=out/env.json
     python scripts/benchmark.py what=stages task=FlashNeRD-Velocity-Flat-AnymalC num_envs=[256] json=out/stages.json
+    python scripts/benchmark.py what=soak task=FlashNeRD-Velocity-Flat-AnymalC num_envs=[1024] json=out/soak.json
 
 Everything that is compared runs in turns, so that a busy machine is equally unkind to all of it.
 """
@@ -22,11 +23,20 @@ def _help(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
+PARTS = 40
+"""Readings of memory, and steps of the progress bar, of a soak."""
+SOAK_LIMIT_S = 3600.0
+"""Longest wait for one of them."""
+
+
 @dataclass
 class BenchmarkConfig:
     """Options of the command."""
 
-    what: str = _help("model", "model (networks alone), env (whole environments) or stages (of learned physics)")
+    what: str = _help(
+        "model",
+        "model (networks alone), env (whole environments), stages (of learned physics), soak (long run of it)",
+    )
     json: str = _help("", "file for the figures")
     rounds: int = _help(5, "turns that each gets; figures are medians over them")
     seconds: float = _help(0.5, "length of a turn [s]; at least one call or two environment steps")
@@ -54,12 +64,13 @@ class BenchmarkConfig:
     )
     bundle: str = _help("", "bundle whose size or physics is measured; empty takes the robot's own")
     seed: int = _help(0, "what=env: seed of the environments")
+    steps: int = _help(2000, "what=soak: control steps")
 
 
 def main() -> int:
     config = parse(BenchmarkConfig, doc=__doc__)
     check(config)
-    content = {"model": bench_model, "env": bench_env, "stages": bench_stages}[config.what](config)
+    content = {"model": bench_model, "env": bench_env, "stages": bench_stages, "soak": bench_soak}[config.what](config)
     if config.json:
         from flashnerd_ext.evaluation.outputs import writing
         from flashnerd_ext.files import write_json
@@ -74,8 +85,10 @@ def check(config: BenchmarkConfig) -> None:
     from flashnerd_ext.evaluation.outputs import check_output
 
     check_output("json", config.json)
-    if config.what not in ("model", "env", "stages"):
-        raise FlashNerdError(f"what is '{config.what}', but model, env or stages is needed: type what=model.")
+    if config.what not in ("model", "env", "stages", "soak"):
+        raise FlashNerdError(f"what is '{config.what}', but model, env, stages or soak is needed: type what=model.")
+    if config.steps < 2:
+        raise FlashNerdError(f"steps is {config.steps}, but at least 2 are needed: type steps=2000.")
     if config.rounds < 1:
         raise FlashNerdError(f"rounds is {config.rounds}, but at least 1 is needed: type rounds=5.")
     if not 0 <= config.seconds < 1e4:
@@ -262,6 +275,43 @@ def bench_stages(config: BenchmarkConfig) -> dict[str, Any]:
         title = f"{config.task}: where a control step under learned physics goes"
         print(f"picture: {stages.plot(Path(config.json).with_suffix('.png'), parts, title)}")
     return {"stages": {str(count): part for count, part in parts.items()}, "task": config.task, **provenance(before)}
+
+
+def bench_soak(config: BenchmarkConfig) -> dict[str, Any]:
+    """A long run of learned physics under the task's resets, pushes and randomisation."""
+    from pathlib import Path
+
+    from tqdm import tqdm
+
+    from flashnerd_ext.evaluation import env_throughput, soak
+    from flashnerd_ext.runtime import machine_facts, set_threads
+
+    set_threads(config.threads or None)
+    before = machine_facts()
+    results: dict[int, dict[str, Any]] = {}
+    part = max(1, config.steps // PARTS)
+    for count in config.num_envs:
+        command = env_throughput.worker_command(
+            config.task, "flashnerd", count, config.device, config.seed, config.bundle
+        )
+        worker = env_throughput.Worker(command, "flashnerd")
+        try:
+            worker.ready()
+            worker.steps(3, 1)  # compiles: what that takes is not the run's
+            runs = []
+            with tqdm(total=config.steps, unit=" steps", desc=f"{count:,} environments", disable=None) as bar:
+                for begin in range(0, config.steps, part):
+                    size = min(part, config.steps - begin)
+                    runs.append(worker.soak(size, size, 2 + len(runs), SOAK_LIMIT_S))
+                    bar.update(size)
+        finally:
+            worker.close()
+        results[count] = soak.joined(runs)
+    print(soak.table(results))
+    if config.json:
+        title = f"{config.task}: {config.steps:,} control steps of learned physics"
+        print(f"picture: {soak.plot(Path(config.json).with_suffix('.png'), results, title)}")
+    return {"soak": {str(count): found for count, found in results.items()}, "task": config.task, **provenance(before)}
 
 
 def provenance(before: dict[str, Any]) -> dict[str, Any]:

@@ -33,3 +33,14 @@ def test_a_task_that_is_not_there_is_one_sentence(repo, tmp_path):
     assert "Isaac-Cartpool" in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_soak_reads_memory_and_counts_worlds(repo, tmp_path):
+    words = ("what=soak", "task=Isaac-Cartpole", "num_envs=[8]", "steps=60", f"json={tmp_path}/s.json")
+    done = run(repo, *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "s.json").read_text())["soak"]["8"]
+    assert found["steps"] == 60 and found["world_steps"] == 480 and found["passed"] == 0
+    assert len(found["memory"]) == 61 and all(100 < value < 10_000 for value in found["memory"])
+    assert (tmp_path / "s.png").stat().st_size > 5_000
+    assert "memory at start, middle, end" in done.stdout

@@ -235,6 +235,24 @@ def test_loss_of_sensed_values_is_weighted_and_leaves_the_metric_alone() -> None
     assert float(loss.nrmse(out, target)) == 0.0
 
 
+def test_power_counts_errors_of_frames_and_leaves_the_metric_alone() -> None:
+    """Two frames, one ten times as wrong: least squares sees a hundred times the loss, the root ten times."""
+    integrator = Integrator(LEG, 0.02, 8, prior=False)
+    target = torch.zeros(2, 2 * LEG.nv)
+    small, large = 0.3, 3.0
+    out = torch.tensor([small, large])[:, None].expand(2, 2 * LEG.nv).clone().requires_grad_()
+    for power, share in ((1.0, 100.0), (0.5, 10.0)):
+        loss = StateLoss(integrator, torch.ones(LEG.nv), torch.ones(LEG.nv), power=power)
+        assert float(loss(out[:1], target[:1])) == pytest.approx(small ** (2 * power), rel=1e-4)
+        assert float(loss(out[1:], target[1:])) == pytest.approx(share * float(loss(out[:1], target[:1])), rel=1e-4)
+        assert float(loss(out, target)) == pytest.approx((small ** (2 * power) + large ** (2 * power)) / 2, rel=1e-4)
+        assert float(loss.nrmse(out, target)) == pytest.approx(((small**2 + large**2) / 2) ** 0.5, rel=1e-5)
+        # A frame that is predicted exactly has a finite gradient.
+        still = torch.zeros(1, 2 * LEG.nv, requires_grad=True)
+        loss(still, target[:1]).backward()
+        assert still.grad is not None and bool(torch.isfinite(still.grad).all())
+
+
 def test_unrolled_frames_show_the_condition_of_their_world() -> None:
     """A model whose only input that matters is the condition: its loss tells whether the unrolled frames have it."""
     from flashnerd_ext.training.multistep import unrolled_loss

@@ -220,6 +220,8 @@ def test_increments_keep_float64_digits() -> None:
         ({"updates": 0, "minutes": 0.0}, "train.minutes=10"),
         ({"multistep_share": 1.5}, "train.multistep_share is 1.5"),
         ({"newton": -1}, "train.newton is -1"),
+        ({"power": 0.0}, "train.power is 0.0, but a number above 0"),
+        ({"power": 0.5, "newton": 3}, "train.power is 0.5, but Gauss-Newton.*type train.power=1 or train.newton=0"),
         ({"newton_frames": 2}, "train.newton_frames is 2"),
     ],
 )

@@ -52,14 +52,19 @@ class Worker:
 
     def steps(self, count: int, seed: int, split: bool = True, stages: bool = False) -> dict[str, Any]:
         """Take ``count`` environment steps; see ``env_worker.run_steps``."""
+        return self._ask({"count": count, "seed": seed, "split": split, "stages": stages}, STEP_LIMIT_S)
+
+    def soak(self, count: int, every: int, seed: int, limit: float) -> dict[str, Any]:
+        """A long run, see ``soak.run_soak``, of at most ``limit`` seconds."""
+        return self._ask({"soak": True, "count": count, "every": every, "seed": seed}, limit)
+
+    def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(
-                json.dumps({"count": count, "seed": seed, "split": split, "stages": stages}) + "\n"
-            )
+            self._process.stdin.write(json.dumps(request) + "\n")
         except BrokenPipeError:
             raise self._failed("ended early") from None
-        return self._receive(STEP_LIMIT_S)
+        return self._receive(limit)
 
     def _receive(self, limit: float) -> dict[str, Any]:
         try:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from flashnerd_ext.evaluation.soak import run_soak
+
 
 def main() -> int:
     """Build the environment, say so, then answer ``steps`` requests until stdin closes."""
@@ -39,7 +41,8 @@ def main() -> int:
         with _environment(options) as env:
             answer(ready=_facts(env, options))
             for line in sys.stdin:
-                answer(**run_steps(env, **json.loads(line)))
+                request = json.loads(line)
+                answer(**(run_soak if request.pop("soak", False) else run_steps)(env, **request))
     except BaseException as error:
         answer(error=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
         raise

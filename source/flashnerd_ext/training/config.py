@@ -31,6 +31,7 @@ class TrainOptions:
     lr: float = option(1e-2, "peak rate (nerd recipe: try 1e-3)")
     muon_lr: float = option(3e-3, "peak rate of Muon on the block matrices (optimiser muon)")
     sensed_weight: float = option(0.02, "weight of the errors of forces and torques beside that of the state")
+    power: float = option(1.0, "each frame's squared error to this power: 1 least squares; 0.5 for calm frames too")
     clip: float = option(1.0, "largest gradient norm")
     multistep: int = option(0, "steps unrolled in the last phase; 0 or 1 turns it off")
     multistep_share: float = option(0.15, "share of the updates that the last phase takes")
@@ -90,6 +91,13 @@ class TrainDynamicsConfig:
             raise FlashNerdError(
                 f"train.updates is {train.updates} and train.minutes is {train.minutes}, "
                 "but one of them must be above 0: type train.minutes=10."
+            )
+        if not 0.0 < train.power <= 1.0:
+            raise FlashNerdError(f"train.power is {train.power}, but a number above 0 and at most 1 is needed.")
+        if train.newton and train.power != 1.0:
+            raise FlashNerdError(
+                f"train.power is {train.power}, but Gauss-Newton iterations are of least squares: type train.power=1 "
+                "or train.newton=0."
             )
         if train.newton < 0:
             raise FlashNerdError(f"train.newton is {train.newton}, but 0 or more is needed.")

@@ -196,6 +196,7 @@ def prepare(
         equal=config.train.recipe == "nerd",
         out_std=model.out_norm.std.float().to(device),
         sensed_weight=config.train.sensed_weight,
+        power=config.train.power,
     )
     return Run(config, model, loss, train_windows, val_windows, folder, place, device)
 

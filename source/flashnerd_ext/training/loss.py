@@ -9,6 +9,9 @@ from torch import Tensor
 
 from flashnerd_ext.model.integrate import Integrator
 
+SMALLEST = 1e-6
+"""Squared error below which frames of a loss with ``power`` below 1 count as least squares again."""
+
 
 @dataclass(frozen=True)
 class StateLoss:
@@ -19,6 +22,9 @@ class StateLoss:
         position_std, velocity_std: Spread of each dimension, [nv].
         sensed_weight: Weight of the mean squared error of what sensors read, in units of ``out_std``.
         equal: Weigh all (normalised) outputs the same instead, as NeRD does; ``out_std`` [O] normalises them.
+        power: Each frame's mean squared error to this power. 1 is least squares, which violent frames decide and which
+            answers with the mean of what may happen; 0.5 counts errors and not their squares, so that calm frames are
+            learned as closely as their size asks for, and a touch-down that comes or does not is not half of one.
     """
 
     integrator: Integrator
@@ -27,6 +33,7 @@ class StateLoss:
     equal: bool = False
     out_std: Tensor | None = None
     sensed_weight: float = 0.0
+    power: float = 1.0
 
     def __call__(self, out: Tensor, target: Tensor) -> Tensor:
         """Loss of predictions [..., O] against targets [..., O]."""
@@ -38,12 +45,15 @@ class StateLoss:
         dv, dx = error[..., :nv], error[..., nv : 2 * nv]
         if self.integrator.prior:
             dx = dx + self.integrator.dt * self.integrator.lead * dv
-        loss = 0.5 * ((dv / self.velocity_std).square().mean() + (dx / self.position_std).square().mean())
+        loss = 0.5 * ((dv / self.velocity_std).square().mean(-1) + (dx / self.position_std).square().mean(-1))
         if self.sensed_weight and error.shape[-1] > 2 * nv:
             assert self.out_std is not None
             rest = (error / self.out_std)[..., 2 * nv :]
-            loss = loss + self.sensed_weight * rest.square().mean()
-        return loss
+            loss = loss + self.sensed_weight * rest.square().mean(-1)
+        if self.power != 1.0:
+            # The floor keeps the gradient finite where a frame is predicted exactly.
+            loss = (loss + SMALLEST).pow(self.power)
+        return loss.mean()
 
     def residuals(self, out: Tensor, target: Tensor) -> Tensor:
         """The vectors [..., O] whose squared length is, on average over the leading dimensions, the loss."""

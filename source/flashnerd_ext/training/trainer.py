@@ -186,11 +186,12 @@ def loop(run: Run, step: Any) -> None:
             run.seconds = time.perf_counter() - began
             bad = check_divergence(run, loss, bad)
             error = validate(run)
-            row = {"update": run.update, "seconds": run.seconds, "loss": loss, "nrmse": loss**0.5, "val_nrmse": error}
+            size = loss ** (0.5 / options.power)
+            row = {"update": run.update, "seconds": run.seconds, "loss": loss, "nrmse": size, "val_nrmse": error}
             if len(run.val_parts) > 1:
                 row |= {f"val_nrmse_{number}": part for number, part in enumerate(run.val_parts)}
             run.history.append(row)
-            bar.set_postfix_str(f"train {loss**0.5:.2e} val {error:.2e} best {run.best:.2e}", refresh=False)
+            bar.set_postfix_str(f"train {size:.2e} val {error:.2e} best {run.best:.2e}", refresh=False)
             if writer is not None:
                 for name, number in row.items():
                     writer.add_scalar(f"dynamics/{name}", number, run.update)

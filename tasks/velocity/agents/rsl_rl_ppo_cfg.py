@@ -8,7 +8,7 @@ from __future__ import annotations
 from isaaclab.utils import configclass
 from isaaclab_rl.rsl_rl import RslRlMLPModelCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import (
-    AnymalCFlatPPORunnerCfg,
+    AnymalCFlatPPORunnerWithSymmetryCfg,
     AnymalCRoughPPORunnerCfg,
 )
 from isaaclab_tasks.core.velocity.config.g1.agents.rsl_rl_ppo_cfg import G1FlatPPORunnerCfg
@@ -16,7 +16,7 @@ from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import Unitre
 
 
 @configclass
-class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
+class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerWithSymmetryCfg):
     """ANYmal-C on flat ground, sized for a CPU: a thousand worlds in place of the stock four.
 
     With the stock noise of 1.0 every reward is negative at first, and with so few samples an iteration the policy
@@ -28,6 +28,7 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
         super().__post_init__()
         self.actor.distribution_cfg = RslRlMLPModelCfg.GaussianDistributionCfg(init_std=0.5)
         self.algorithm.num_mini_batches = 6
+        self.algorithm.num_learning_epochs = 3
         self.experiment_name = "flashnerd_anymal_c_flat"
 
 
