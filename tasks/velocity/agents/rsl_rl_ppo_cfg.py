@@ -1,22 +1,33 @@
-"""PPO for walking with rsl_rl: the stock networks and recipes under experiment names of their own.
+"""PPO for walking with rsl_rl: the stock networks and rewards, sized for a CPU's thousand worlds.
 
-With them checkpoints of both physics lie apart from those of the stock tasks.
+Each sample counts twice, left and right exchanged: ANYmal stood after 60 iterations in place of 250, and had after 140
+the return that it had after 460 without. Three epochs in place of five keep the learner's time what it was. Experiment
+names of their own keep checkpoints apart from those of the stock tasks.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from isaaclab.utils import configclass
-from isaaclab_rl.rsl_rl import RslRlMLPModelCfg
+from isaaclab_rl.rsl_rl import RslRlMLPModelCfg, RslRlSymmetryCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import (
-    AnymalCFlatPPORunnerWithSymmetryCfg,
+    AnymalCFlatPPORunnerCfg,
     AnymalCRoughPPORunnerCfg,
 )
 from isaaclab_tasks.core.velocity.config.g1.agents.rsl_rl_ppo_cfg import G1FlatPPORunnerCfg
 from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import UnitreeGo2FlatPPORunnerCfg
 
+from flashnerd_ext.rl.symmetry import left_right
+
+
+def _mirrored(algorithm: Any) -> None:
+    algorithm.symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=left_right)
+    algorithm.num_learning_epochs = 3
+
 
 @configclass
-class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerWithSymmetryCfg):
+class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
     """ANYmal-C on flat ground, sized for a CPU: a thousand worlds in place of the stock four.
 
     With the stock noise of 1.0 every reward is negative at first, and with so few samples an iteration the policy
@@ -28,7 +39,7 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerWithSymmetryCfg):
         super().__post_init__()
         self.actor.distribution_cfg = RslRlMLPModelCfg.GaussianDistributionCfg(init_std=0.5)
         self.algorithm.num_mini_batches = 6
-        self.algorithm.num_learning_epochs = 3
+        _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_anymal_c_flat"
 
 
@@ -38,6 +49,7 @@ class FlashNerdGo2FlatPPORunnerCfg(UnitreeGo2FlatPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_go2_flat"
 
 
@@ -47,6 +59,7 @@ class FlashNerdG1FlatPPORunnerCfg(G1FlatPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_g1_flat"
 
 
@@ -56,4 +69,5 @@ class FlashNerdAnymalCRoughPPORunnerCfg(AnymalCRoughPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()  # pyright: ignore[reportAttributeAccessIssue]
+        _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_anymal_c_rough"

@@ -1,0 +1,143 @@
+"""PPO sees each sample twice: as it was, and with left and right exchanged.
+
+For rsl_rl's symmetry augmentation (``symmetry_cfg.data_augmentation_func``), for every robot whose description has a
+mirror. Isaac Lab ships such a function for ANYmal; this one takes the mirror that the dynamics are learned with, and
+finds the columns of an observation group by the names of its terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.robots.description import Mirror
+from flashnerd_ext.robots.registry import ROBOTS
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict
+    from torch import Tensor
+
+_POLAR, _AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
+VECTORS = {
+    "base_lin_vel": _POLAR,
+    "base_ang_vel": _AXIAL,
+    "projected_gravity": _POLAR,
+    "velocity_commands": (1.0, -1.0, -1.0),
+}
+"""Signs of the terms that are vectors in the root frame; a command is a velocity forward, to the left and about z."""
+JOINTS = ("joint_pos", "joint_vel", "actions")
+"""Terms with a number a joint, in the order of the articulation."""
+
+Columns = tuple[list[int], list[float]]
+
+
+def left_right(
+    env: Any, obs: TensorDict | None = None, actions: Tensor | None = None
+) -> tuple[TensorDict | None, Tensor | None]:
+    """Observations [N] and actions [N, nu], and behind them their mirror images: [2 N] and [2 N, nu].
+
+    Args:
+        env: The environment, or rsl_rl's wrapper of it.
+        obs: Observation groups; each is mirrored.
+        actions: In the articulation's joint order.
+
+    Raises:
+        FlashNerdError: Where the robot has no mirror, or an observation term is of a kind that is not known here.
+    """
+    base = env.unwrapped
+    both = None
+    if obs is not None:
+        count = obs.batch_size[0]
+        both = obs.repeat(2)
+        for group in obs.keys():  # noqa: SIM118  (a TensorDict iterates over its rows)
+            both[group][count:] = _image(obs[group], *_columns(base, str(group)))
+    return both, None if actions is None else torch.cat((actions, _image(actions, *_columns(base, ""))))
+
+
+def _image(values: Tensor, index: Tensor, sign: Tensor) -> Tensor:
+    return values[:, index] * sign
+
+
+def _columns(base: Any, group: str) -> tuple[Tensor, Tensor]:
+    """Columns of a group of observations, or of actions for an empty name; found once an environment."""
+    known: dict[str, tuple[Tensor, Tensor]] = base.__dict__.setdefault("_flashnerd_mirror", {})
+    if group not in known:
+        names = tuple(base.scene["robot"].joint_names)
+        joints = joint_columns(names, mirror_of(names))
+        if group:
+            manager = base.observation_manager
+            terms = list(zip(manager.active_terms[group], manager.group_obs_term_dim[group], strict=True))
+            joints = observation_columns(terms, joints, lambda: _scan(base))
+        index, sign = joints
+        known[group] = torch.tensor(index, device=base.device), torch.tensor(sign, device=base.device)
+    return known[group]
+
+
+def mirror_of(joints: tuple[str, ...]) -> Mirror:
+    """Mirror of the robot that has these joints.
+
+    Raises:
+        FlashNerdError: Where no known robot has both.
+    """
+    for robot in ROBOTS.values():
+        if robot.mirror is not None and set(robot.layout.joint_names) == set(joints):
+            return robot.mirror
+    raise FlashNerdError(
+        f"no robot with the joints {', '.join(joints[:3])}, ... has a mirror, which the augmentation needs: give its "
+        "description one, or type agent.algorithm.symmetry_cfg=null."
+    )
+
+
+def joint_columns(names: tuple[str, ...], mirror: Mirror) -> Columns:
+    """Which joint each joint's image is, and its sign."""
+    return [names.index(mirror.image(name)) for name in names], [-1.0 if mirror.turns(name) else 1.0 for name in names]
+
+
+def observation_columns(
+    terms: list[tuple[str, tuple[int, ...]]], joints: Columns, scan: Callable[[], list[int]]
+) -> Columns:
+    """Which column of a group each column of its image is, and its sign.
+
+    Args:
+        terms: Name and shape of each term, in the order of the group.
+        joints: Columns of a term with a number a joint.
+        scan: Gives the columns of a height scan.
+
+    Raises:
+        FlashNerdError: For a term of a kind that is not known here.
+    """
+    index: list[int] = []
+    sign: list[float] = []
+    for name, shape in terms:
+        size, place = int(torch.Size(shape).numel()), len(index)
+        if name in VECTORS and size == 3:
+            columns, signs = [0, 1, 2], list(VECTORS[name])
+        elif name in JOINTS and size == len(joints[0]):
+            columns, signs = joints
+        elif name == "height_scan" and len(scan()) == size:
+            columns, signs = scan(), [1.0] * size
+        else:
+            raise FlashNerdError(
+                f"the observation '{name}' with {size} numbers has no mirror image here: known are "
+                f"{', '.join([*VECTORS, *JOINTS, 'height_scan'])}; or type agent.algorithm.symmetry_cfg=null."
+            )
+        index += [place + column for column in columns]
+        sign += signs
+    return index, sign
+
+
+def _scan(base: Any) -> list[int]:
+    """Column of the ray on the other side of each ray of the height scanner."""
+    pattern = base.scene["height_scanner"].cfg.pattern_cfg
+    starts = pattern.func(pattern, base.device)[0][:, :2]
+    other = starts * starts.new_tensor([1.0, -1.0])
+    gap = (other[:, None] - starts).abs().amax(-1)
+    distance, index = gap.min(1)
+    if float(distance.max()) > 1e-4:
+        raise FlashNerdError(
+            "the height scanner's rays are not the same on both sides: centre its pattern on the robot."
+        )
+    return index.tolist()
