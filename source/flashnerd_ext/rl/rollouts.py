@@ -1,7 +1,7 @@
 """Runs policies in one simulator and reports their episodes; a process of its own, since a process has one simulation.
 
 ``python -m flashnerd_ext.rl.rollouts SPEC.json``: the parent (transfer.py) writes the specification and reads the
-result file. Lines that begin with ``PROGRESS`` are for it.
+result file.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError, cli_main
 from flashnerd_ext.files import write_json
+from flashnerd_ext.rl.children import PROGRESS
 
-PROGRESS = "PROGRESS"
 NETWORK_FIELDS = ("class_name", "hidden_dims", "activation", "obs_normalization")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,8 @@ import numpy as np
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
+from flashnerd_ext.rl.children import PROGRESS, follow
 from flashnerd_ext.rl.returns import interval, mean, ratio, resampled
-from flashnerd_ext.rl.rollouts import PROGRESS
 
 SCHEMA = 1
 MODES = ("mean", "sampled")
@@ -147,24 +146,15 @@ def _worker(config: TransferConfig, physics: str, paths: list[str], folder: Path
     request = folder / f"{physics}-spec.json"
     write_json(request, spec)
     command = [sys.executable, "-m", "flashnerd_ext.rl.rollouts", str(request)]
-    last = ""
-    with (
-        log.open("w", encoding="utf-8") as stream,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
-    ):
-        try:
-            for line in process.stdout or ():
-                stream.write(line)
-                if line.startswith(PROGRESS):
-                    bar.update()
-                elif line.strip():
-                    last = line.strip()
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0 or not result.is_file():
-        reason = last.removeprefix("error: ").rstrip(".")
-        raise FlashNerdError(f"the evaluation in {physics} failed: {reason}; its log is {log}.")
+
+    def progress(line: str) -> bool:
+        mine = line.startswith(PROGRESS)
+        bar.update(int(mine))
+        return mine
+
+    well, said = follow(command, log, progress)
+    if not well or not result.is_file():
+        raise FlashNerdError(f"the evaluation in {physics} failed: {said}; its log is {log}.")
     return json.loads(result.read_text(encoding="utf-8"))
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -16,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashnerd_ext.errors import FlashNerdError, one_line
+from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
+from flashnerd_ext.rl.children import follow
 from flashnerd_ext.rl.compare.curve import events
 from flashnerd_ext.rl.compare.options import CompareConfig, facts_of, words_of
 from flashnerd_ext.rl.record.program import checkpoints
@@ -121,32 +120,20 @@ def train(config: CompareConfig, physics: str, seed: int, done: Callable[[int], 
         shutil.rmtree(place)
     place.mkdir(parents=True)
     log, began, reached = place / LOG, time.perf_counter(), 0
-    said = "it said nothing"
-    command = [*COMMAND, *words_of(config, physics, seed)]
-    with (
-        log.open("w", encoding="utf-8") as stream,
-        subprocess.Popen(
-            command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        ) as process,
-    ):  # fmt: skip
-        try:
-            for line in process.stdout or ():
-                stream.write(line)
-                found = ITERATION.search(line)
-                if found:
-                    number = min(int(found[1]) + 1, config.max_iterations)
-                    done(number - reached)
-                    reached = number
-                elif line.startswith("error: ") or (line.strip() and not said.startswith("error: ")):
-                    said = line.strip()
-        except BaseException:
-            process.kill()
-            raise
+
+    def progress(line: str) -> bool:
+        nonlocal reached
+        found = ITERATION.search(line)
+        if found:
+            number = min(int(found[1]) + 1, config.max_iterations)
+            done(number - reached)
+            reached = number
+        return bool(found)
+
+    well, said = follow([*COMMAND, *words_of(config, physics, seed)], log, progress, place)
     runs = sorted(place.glob("logs/rsl_rl/*/*/"))
-    if process.returncode != 0 or len(runs) != 1 or not events(runs[0]):
-        reason = one_line(said.removeprefix("error: ").rstrip("."), 200)
-        raise FlashNerdError(f"the training in {physics} with seed {seed} failed: {reason}; its log is {log}.")
+    if not well or len(runs) != 1 or not events(runs[0]):
+        raise FlashNerdError(f"the training in {physics} with seed {seed} failed: {said}; its log is {log}.")
     done(config.max_iterations - reached)
     wall = time.perf_counter() - began
     write_json(place / STAMP, {"facts": facts, "folder": str(runs[0].relative_to(place)), "wall": wall})

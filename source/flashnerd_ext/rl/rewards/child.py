@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from flashnerd_ext.errors import FlashNerdError, cli_main
+from flashnerd_ext.rl.children import PROGRESS
 from flashnerd_ext.rl.rewards.motion import Motion, Seen
 from flashnerd_ext.rl.rewards.watch import Watch
-from flashnerd_ext.rl.rollouts import PROGRESS
 from flashnerd_ext.rl.simulation import Simulation, open_simulation
 
 MOTION = "motion.npz"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ from typing import Any
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.evaluation.outputs import check_output, writing
 from flashnerd_ext.files import write_json
+from flashnerd_ext.rl.children import PROGRESS, follow
 from flashnerd_ext.rl.rewards import table
 from flashnerd_ext.rl.rewards.child import MOTION
 from flashnerd_ext.rl.rewards.motion import Seen
-from flashnerd_ext.rl.rollouts import PROGRESS
 
 SCHEMA = 1
 SIMULATOR, LEARNED = "simulator.npz", "learned.npz"
@@ -157,30 +156,22 @@ def work(config: RewardsConfig, kind: str, physics: str, bundle: str, folder: Pa
     request, log = folder / f"{kind}.json", Path(config.json).with_suffix(f".{kind}.log")
     write_json(request, spec)
     log.parent.mkdir(parents=True, exist_ok=True)
-    last, done = "it said nothing", 0
-    with (
-        log.open("w", encoding="utf-8") as stream,
-        tqdm(total=config.steps, unit="step", desc=f"{kind} in {physics}", disable=None) as bar,
-        subprocess.Popen(
-            [sys.executable, "-m", "flashnerd_ext.rl.rewards.child", str(request)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        ) as process,
-    ):  # fmt: skip
-        try:
-            for line in process.stdout or ():
-                stream.write(line)
-                if line.startswith(PROGRESS):
-                    steps = int(line.split()[1])
-                    bar.update(steps - done)
-                    done = steps
-                elif line.strip():
-                    last = line.strip()
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0 or not result.is_file():
-        reason = last.removeprefix("error: ").rstrip(".")
-        raise FlashNerdError(f"the motion could not be {kind}ed in {physics}: {reason}; the log is {log}.")
+    command = [sys.executable, "-m", "flashnerd_ext.rl.rewards.child", str(request)]
+    with tqdm(total=config.steps, unit="step", desc=f"{kind} in {physics}", disable=None) as bar:
+        done = 0
+
+        def progress(line: str) -> bool:
+            nonlocal done
+            if not line.startswith(PROGRESS):
+                return False
+            steps = int(line.split()[1])
+            bar.update(steps - done)
+            done = steps
+            return True
+
+        well, said = follow(command, log, progress)
+    if not well or not result.is_file():
+        raise FlashNerdError(f"the motion could not be {kind}ed in {physics}: {said}; the log is {log}.")
 
 
 def summarise(config: RewardsConfig, simulator: Seen, learned: Seen) -> dict[str, Any]:
