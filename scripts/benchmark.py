@@ -60,7 +60,11 @@ class BenchmarkConfig:
     task: str = _help("Isaac-Cartpole", "what=env: gym id")
     num_envs: list[int] = field(default_factory=lambda: [64, 1024], metadata={"help": "what=env: environments"})
     physics: list[str] = field(
-        default_factory=lambda: ["flashnerd", "newton_mjwarp"], metadata={"help": "what=env: physics presets"}
+        default_factory=lambda: ["flashnerd", "newton_mjwarp"],
+        metadata={"help": "what=env: physics presets, and nerd or nerd_optimized (learned, see bundles)"},
+    )
+    bundles: dict[str, str] = field(
+        default_factory=dict, metadata={"help": "what=env: physics -> its bundle, as bundles={nerd_optimized:PATH}"}
     )
     bundle: str = _help("", "bundle whose size or physics is measured; empty takes the robot's own")
     seed: int = _help(0, "what=env: seed of the environments")
@@ -101,6 +105,12 @@ def check(config: BenchmarkConfig) -> None:
         values = getattr(config, name)
         if not values or len(set(values)) != len(values):
             raise FlashNerdError(f"{name} is {values}, but a list of different values is needed.")
+    for name in config.bundles:
+        if name not in config.physics:
+            raise FlashNerdError(f"bundles names '{name}', which is not in physics={config.physics}: add it there.")
+    for name in config.physics:
+        if name in ("nerd", "nerd_optimized") and name not in config.bundles:
+            raise FlashNerdError(f"physics has '{name}', which needs a bundle: type bundles={{{name}:PATH}}.")
     for name in ("batch", "num_envs"):
         if min(getattr(config, name)) < 1:
             raise FlashNerdError(f"{name} is {getattr(config, name)}, but numbers of 1 or more are needed.")
@@ -219,7 +229,7 @@ def bench_env(config: BenchmarkConfig) -> dict[str, Any]:
         for count in config.num_envs:
             commands = {
                 name: env_throughput.worker_command(
-                    config.task, name, count, config.device, config.seed, config.bundle if name == "flashnerd" else ""
+                    config.task, name, count, config.device, config.seed, bundle_of(config, name)
                 )
                 for name in config.physics
             }
@@ -230,17 +240,24 @@ def bench_env(config: BenchmarkConfig) -> dict[str, Any]:
     content = {
         "rows": rows,
         "ratio": env_throughput.ratios(rows, "flashnerd", "newton_mjwarp"),
+        "ratios": {name: env_throughput.ratios(rows, config.physics[0], name) for name in config.physics[1:]},
         "task": config.task,
         "device": config.device,
         **provenance(before),
     }
     print(env_throughput.table(rows))
-    for count, value in content["ratio"].items():
-        print(
-            f"{int(count):>6,} environments: flashnerd is {value['env']:.2f} x newton_mjwarp in the whole step, "
-            f"{value['physics']:.2f} x in physics alone"
-        )
+    for name, found in content["ratios"].items():
+        for count, value in found.items():
+            print(
+                f"{int(count):>6,} environments: {config.physics[0]} is {value['env']:.2f} x {name} in the whole step, "
+                f"{value['physics']:.2f} x in physics alone"
+            )
     return content
+
+
+def bundle_of(config: BenchmarkConfig, physics: str) -> str:
+    """Bundle of one of the compared physics; empty takes the task's own, or is none."""
+    return config.bundles.get(physics) or (config.bundle if physics == "flashnerd" else "")
 
 
 def bench_stages(config: BenchmarkConfig) -> dict[str, Any]:

@@ -103,6 +103,9 @@ def test_environments(script, tmp_path, monkeypatch, capsys):
         (["robot=carpole"], "did you mean cartpole"),
         (["device=abacus"], "device is 'abacus'"),
         (["what=env", "num_envs=[-1]"], "num_envs is [-1]"),
+        (["what=soak", "steps=1"], "steps is 1"),
+        (["what=env", "physics=[nerd_optimized]"], "which needs a bundle: type bundles={nerd_optimized:PATH}"),
+        (["what=env", "bundles={nerd:x}"], "bundles names 'nerd', which is not in physics"),
         (["nonsense"], "key=value"),
     ],
 )

@@ -19,6 +19,9 @@ from typing import Any
 
 from flashnerd_ext.evaluation.soak import run_soak
 
+BASELINES = ("nerd", "nerd_optimized")
+"""Names of a physics that is learned, with a bundle of that architecture."""
+
 
 def main() -> int:
     """Build the environment, say so, then answer ``steps`` requests until stdin closes."""
@@ -147,9 +150,13 @@ def _environment(options: argparse.Namespace) -> Any:
 
     importlib.import_module("flashnerd_tasks")  # registers our tasks, and physics=flashnerd on stock ones
 
-    env_cfg: Any = resolve_task_config(options.task, "", overrides=[f"physics={options.physics}"])[0]
+    baseline = options.physics in BASELINES
+    physics = "flashnerd" if baseline else options.physics
+    env_cfg: Any = resolve_task_config(options.task, "", overrides=[f"physics={physics}"])[0]
     if options.bundle:
         env_cfg.sim.physics.solver_cfg.bundle = options.bundle
+    if baseline:
+        env_cfg.sim.physics.solver_cfg.model = options.physics
     env_cfg.scene.num_envs = options.num_envs
     env_cfg.sim.device = options.device
     env_cfg.seed = options.seed
