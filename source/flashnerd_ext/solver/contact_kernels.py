@@ -102,6 +102,20 @@ def find_contacts(
     plane[world, slot] = which
 
 
+@wp.func
+def next_deepest(near: wp.array2d[wp.vec4], world: int, gap: float, last: float, last_slot: int) -> int:
+    """Slot of the contact after the one in ``last_slot`` at depth ``last``; of equals, the first. -1 for none."""
+    pick = int(-1)
+    depth = float(FAR)
+    for slot in range(near.shape[1]):
+        other = near[world, slot][3]
+        later = other > last or (other == last and slot > last_slot)
+        if other <= gap and later and other < depth:
+            pick = slot
+            depth = other
+    return pick
+
+
 @wp.kernel(enable_backward=False)
 def pack_rows(
     dirty: wp.array[wp.bool],
@@ -143,18 +157,11 @@ def pack_rows(
     last = float(-FAR)
     last_slot = int(-1)
     for k in range(rows.shape[1]):
-        # The next deepest; of equals, the first.
-        pick = int(-1)
-        depth = float(FAR)
-        for slot in range(near.shape[1]):
-            other = near[world, slot][3]
-            later = other > last or (other == last and slot > last_slot)
-            if other <= gap and later and other < depth:
-                pick = slot
-                depth = other
+        pick = next_deepest(near, world, gap, last, last_slot)
         if pick < 0:
             used[world, k] = False
             continue
+        depth = near[world, pick][3]
         last = depth
         last_slot = pick
         at = near[world, pick]

@@ -12,6 +12,7 @@ A triangle is taken as a slab of material behind its face, so that overlap has a
 
 import warp as wp
 
+from flashnerd_ext.solver.contact_kernels import next_deepest
 from flashnerd_ext.solver.gjk import (
     BOX,
     CAPSULE,
@@ -534,18 +535,11 @@ def pack_terrain_rows(
     last = float(-FAR)
     last_pick = int(-1)
     for k in range(rows.shape[1]):
-        # The next deepest; of equals, the first.
-        pick = int(-1)
-        depth = float(FAR)
-        for i in range(near.shape[1]):
-            other = near[world, i][3]
-            later = other > last or (other == last and i > last_pick)
-            if other <= gap and later and other < depth:
-                pick = i
-                depth = other
+        pick = next_deepest(near, world, gap, last, last_pick)
         used[world, k] = pick >= 0
         if pick < 0:
             continue
+        depth = near[world, pick][3]
         last = depth
         last_pick = pick
         slot = pick // SLOTS
