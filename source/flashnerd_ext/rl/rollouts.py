@@ -38,18 +38,9 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
         the returns, lengths [steps] and survival (reached the time limit) of its episodes, in the order of the
         environments.
     """
-    from flashnerd_ext.rl.simulation import open_simulation
+    from flashnerd_ext.rl.simulation import open_specified
 
-    simulation = open_simulation(
-        spec["task"],
-        spec["physics"],
-        agent=spec["agent"],
-        bundle=spec["bundle"],
-        overrides=spec["overrides"],
-        num_envs=spec["num_envs"],
-        device=spec["device"],
-        seed=spec["seeds"][0],
-    )
+    simulation = open_specified(spec, seed=spec["seeds"][0])
     wrapped, agent_cfg, facts = simulation.env, simulation.agent_cfg, simulation.facts
     runs = []
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,18 @@ class Simulation:
     def close(self) -> None:
         """End the simulation."""
         self.env.close()
+
+
+def open_specified(spec: Mapping[str, Any], **changes: Any) -> Simulation:
+    """:func:`open_simulation` for a child process, whose specification names everything.
+
+    Args:
+        spec: ``task``, ``physics``, ``agent``, ``bundle``, ``overrides``, ``num_envs``, ``device`` and ``seed``.
+        changes: What is not as in the specification, or not in it.
+    """
+    names = ("task", "physics", "agent", "bundle", "overrides", "num_envs", "device", "seed")
+    values = {name: spec[name] for name in names if name not in changes} | changes
+    return open_simulation(values.pop("task"), values.pop("physics"), **values)
 
 
 def open_simulation(

@@ -87,19 +87,9 @@ class _Timer:
 
 
 def _open(spec: dict[str, Any], physics: str, bundle: str, seed: int) -> Any:
-    from flashnerd_ext.rl.simulation import open_simulation
+    from flashnerd_ext.rl.simulation import open_specified
 
-    return open_simulation(
-        spec["task"],
-        physics,
-        agent=spec["agent"],
-        bundle=bundle,
-        overrides=spec["overrides"],
-        num_envs=spec["num_envs"],
-        device=spec["device"],
-        seed=seed,
-        graphs=False,
-    )
+    return open_specified(spec, physics=physics, bundle=bundle, seed=seed, graphs=False)
 
 
 def _score(spec: dict[str, Any], simulation: Any, robot: Any, target: Path) -> None:

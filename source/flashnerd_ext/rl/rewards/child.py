@@ -16,7 +16,7 @@ from flashnerd_ext.errors import FlashNerdError, cli_main
 from flashnerd_ext.rl.children import PROGRESS
 from flashnerd_ext.rl.rewards.motion import Motion, Seen
 from flashnerd_ext.rl.rewards.watch import Watch
-from flashnerd_ext.rl.simulation import Simulation, open_simulation
+from flashnerd_ext.rl.simulation import Simulation, open_specified
 
 MOTION = "motion.npz"
 
@@ -24,17 +24,7 @@ MOTION = "motion.npz"
 def main() -> int:
     """Do what the specification says: ``kind`` is ``record`` or ``replay``."""
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    simulation = open_simulation(
-        spec["task"],
-        spec["physics"],
-        agent=spec["agent"],
-        bundle=spec["bundle"],
-        overrides=spec["overrides"],
-        num_envs=spec["num_envs"],
-        device=spec["device"],
-        seed=spec["seed"],
-        graphs=False,
-    )
+    simulation = open_specified(spec, graphs=False)
     try:
         seen = {"record": record, "replay": replay}[spec["kind"]](simulation, spec)
         seen.save(Path(spec["result"]))
