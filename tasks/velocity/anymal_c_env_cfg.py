@@ -1,7 +1,7 @@
 """ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships, in learned or analytical physics.
 
 The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in
-its place, with a rotor inertia added, run by the physics backend (``use_newton_actuators``), and says so here;
+its place, with other gains and a rotor inertia, run by the physics backend (``use_newton_actuators``), and says so here;
 everything else is the stock task's. Both physics find contacts with MuJoCo's detector, as the bundle's data did.
 """
 
@@ -13,13 +13,15 @@ from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.flat_env_cfg import AnymalCFlatEnvCfg
 from isaaclab_tasks.utils import PresetCfg
 
-from flashnerd_ext.robots.anymal_c import ARMATURE
+from flashnerd_ext.robots.anymal_c import ARMATURE, DAMPING, STIFFNESS
 
 from .physics import analytical, learned
 
 _ANALYTICAL = analytical(AnymalCFlatEnvCfg(), contacts=12, constraints=120)
-DC_LEGS = replace(ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE)
-"""The shipped motor with a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says why."""
+DC_LEGS = replace(
+    ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE, stiffness={".*": STIFFNESS}, damping={".*": DAMPING}
+)
+"""The shipped motor with gains that carry the robot and a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says why."""
 
 
 @configclass
