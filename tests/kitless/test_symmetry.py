@@ -12,7 +12,7 @@ pytest.importorskip("isaaclab_tasks")
 from tensordict import TensorDict
 
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.rl.symmetry import joint_columns, left_right, mirror_of, observation_columns
+from flashnerd_ext.rl.symmetry import LOGGED, joint_columns, left_right, log_less, mirror_of, observation_columns
 from flashnerd_ext.robots.registry import get_robot
 
 pytestmark = pytest.mark.kitless
@@ -85,3 +85,29 @@ def test_what_has_no_image_is_refused() -> None:
     joints = joint_columns(names, mirror_of(names))
     with pytest.raises(FlashNerdError, match="observation 'camera' with 4 numbers"):
         observation_columns([("base_lin_vel", (3,)), ("camera", (4,))], joints, list)
+
+
+def test_the_logged_error_is_that_of_some_samples_and_no_part_of_the_graph() -> None:
+    from rsl_rl.extensions import Symmetry
+
+    env = environment("go2")
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(env.size, env.joints)
+    seen: list[int] = []
+
+    def actor(obs: TensorDict) -> torch.Tensor:
+        seen.append(obs.batch_size[0])
+        return linear(obs["policy"])
+
+    count = 3 * LOGGED
+    both, _ = left_right(env, TensorDict({"policy": torch.randn(count, env.size)}, batch_size=count), None)
+    batch = SimpleNamespace(observations=both)
+    algorithm = SimpleNamespace(symmetry=Symmetry(env, left_right, use_data_augmentation=True))
+    whole = algorithm.symmetry.compute_loss(actor, batch, count)
+    log_less(algorithm)
+    some = algorithm.symmetry.compute_loss(actor, batch, count)
+    assert seen == [2 * count, 2 * LOGGED] and not some.requires_grad
+    assert float(some) == pytest.approx(float(whole), rel=0.1) and float(some) > 0
+    learned = SimpleNamespace(symmetry=Symmetry(env, left_right, True, use_mirror_loss=True, mirror_loss_coeff=1.0))
+    log_less(learned)
+    assert learned.symmetry.compute_loss(actor, batch, count).requires_grad

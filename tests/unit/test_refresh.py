@@ -271,7 +271,12 @@ def test_words_of_the_command_line() -> None:
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
-    [({"data": "/nowhere"}, "no data set"), ({"share": 1.0}, "between 0 and 1"), ({"beside": "maybe"}, "auto, true")],
+    [
+        ({"data": "/nowhere"}, "no data set"),
+        ({"share": 1.0}, "between 0 and 1"),
+        ({"power": 0.0}, "refresh.power is 0.0"),
+        ({"beside": "maybe"}, "auto, true"),
+    ],
 )
 def test_options_that_cannot_work_are_refused(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
     (tmp_path / "dataset.json").write_text("{}")

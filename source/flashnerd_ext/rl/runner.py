@@ -16,6 +16,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl import checkpoint as checkpoints
 from flashnerd_ext.rl.export import check_export, export_policy
 from flashnerd_ext.rl.manifest import compare, read_manifest
+from flashnerd_ext.rl.symmetry import log_less
 
 if TYPE_CHECKING:
     from flashnerd_ext.rl.refresh.loop import Refresh
@@ -140,5 +141,6 @@ def create_runner(env: Any, agent_cfg: Any, log_dir: str | None, training: bool,
     if agent_cfg.class_name not in classes:
         raise FlashNerdError(f"agent.class_name is '{agent_cfg.class_name}', needed is one of {', '.join(classes)}.")
     runner = classes[agent_cfg.class_name](env, to_dict(agent_cfg), log_dir=log_dir, device=agent_cfg.device)
+    log_less(runner.alg)
     runner.training, runner.trust = training, trust
     return runner

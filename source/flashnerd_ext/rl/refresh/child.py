@@ -190,6 +190,7 @@ def tune(spec: dict[str, Any]) -> dict[str, float]:
                 lr=options["lr"],
                 window=options["window"],
                 batch=options["batch"],
+                power=options["power"],
                 compiled=options["compiled"],
                 checkpoint_seconds=20.0,
             ),

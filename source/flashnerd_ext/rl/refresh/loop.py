@@ -176,7 +176,8 @@ class Refresh:
                 "seed": item.number,
                 "device": self._device,
                 "options": {
-                    name: getattr(options, name) for name in ("updates", "minutes", "lr", "window", "batch", "compiled")
+                    name: getattr(options, name)
+                    for name in ("updates", "minutes", "lr", "window", "batch", "power", "compiled")
                 },
             }
             return Work("tune", folder, spec)

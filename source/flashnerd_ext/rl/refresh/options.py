@@ -41,6 +41,7 @@ class RefreshOptions:
     lr: float = option(2e-3, "peak rate of the fine-tuning")
     window: int = option(5, "frames in a window of the fine-tuning")
     batch: int = option(512, "windows a step of the fine-tuning")
+    power: float = option(0.5, "errors of frames (0.5) or their squares (1): train.power of the fine-tuning")
     compiled: bool = option(True, "compile the fine-tuning's loss")
     beside: str = option("auto", "auto | true | false: whether the learner goes on meanwhile; auto asks for two cores")
     final: bool = option(True, "score the last policy in both worlds when the training ends")
@@ -79,6 +80,8 @@ class RefreshOptions:
             raise FlashNerdError(f"refresh.minutes is {self.minutes}, but a number above 0 is needed.")
         if not self.lr > 0:
             raise FlashNerdError(f"refresh.lr is {self.lr}, but a number above 0 is needed.")
+        if not 0.0 < self.power <= 1.0:
+            raise FlashNerdError(f"refresh.power is {self.power}, but a number above 0 and at most 1 is needed.")
         # Hydra reads true and false as booleans and spells them with capitals.
         self.beside = self.beside.lower()
         if self.beside not in ("auto", "true", "false"):
