@@ -7,6 +7,8 @@ everything else is the stock task's. Both physics find contacts with MuJoCo's de
 
 from __future__ import annotations
 
+from isaaclab.envs import mdp
+from isaaclab.managers import RewardTermCfg
 from isaaclab.utils import configclass, replace
 from isaaclab_assets.robots.anymal import ANYDRIVE_3_SIMPLE_ACTUATOR_CFG
 from isaaclab_newton.physics import NewtonCfg
@@ -42,6 +44,9 @@ class FlashNerdAnymalCFlatEnvCfg(AnymalCFlatEnvCfg):
         super().__post_init__()
         self.scene.num_envs = 1024
         self.scene.robot = replace(self.scene.robot, actuators={"legs": DC_LEGS})
+        # Off (the stock rewards) unless a training turns it on: with it a policy that explores widely need not fall to
+        # lose less.
+        self.rewards.alive = RewardTermCfg(func=mdp.is_alive, weight=0.0)  # pyright: ignore[reportAttributeAccessIssue]
         self.sim.use_newton_actuators = True
         # A preset stands in for the configuration until it is resolved.
         self.sim.physics = FlashNerdAnymalCPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
