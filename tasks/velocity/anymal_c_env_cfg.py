@@ -1,8 +1,8 @@
 """ANYmal-C on flat ground: the stock MDP with the DC motors that Isaac Lab ships, in learned or analytical physics.
 
 The stock task's LSTM actuator net lies on the asset server only. This task has ``ANYDRIVE_3_SIMPLE_ACTUATOR_CFG`` in
-its place, with other gains and a rotor inertia, run by the physics backend (``use_newton_actuators``), and says so here;
-everything else is the stock task's. Both physics find contacts with MuJoCo's detector, as the bundle's data did.
+its place, with other gains and a rotor inertia, run by the physics backend (``use_newton_actuators``), and says so
+here; everything else is the stock task's. Both physics find contacts with MuJoCo's detector, as the bundle's data did.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _ANALYTICAL = analytical(AnymalCFlatEnvCfg(), contacts=12, constraints=120)
 DC_LEGS = replace(
     ANYDRIVE_3_SIMPLE_ACTUATOR_CFG, armature=ARMATURE, stiffness={".*": STIFFNESS}, damping={".*": DAMPING}
 )
-"""The shipped motor with gains that carry the robot and a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says why."""
+"""The shipped motor with gains that carry the robot and a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says
+why."""
 
 
 @configclass

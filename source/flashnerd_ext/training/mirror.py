@@ -168,16 +168,12 @@ def match(original: Tensor, image: Tensor, what: str) -> Columns:
         FlashNerdError: Where a column is none of them.
     """
     scale = original.abs().amax(0).clamp_min(1e-9)
-    for sign in (1.0, -1.0):
-        gap = ((image[:, :, None] - sign * original[:, None, :]) / scale).abs().amax(0)
-        best, index = gap.min(1)
-        if sign > 0:
-            found, columns = best, index
-            signs = torch.ones_like(best)
-            continue
-        better = best < found
-        found, columns = torch.where(better, best, found), torch.where(better, index, columns)
-        signs = torch.where(better, -signs, signs)
+    # Distance of every column of the image from every column of the original, and from its negative.
+    same, opposite = (((image[:, :, None] - x[:, None, :]) / scale).abs().amax(0).min(1) for x in (original, -original))
+    turned = opposite.values < same.values
+    found = torch.where(turned, opposite.values, same.values)
+    columns = torch.where(turned, opposite.indices, same.indices)
+    signs = 1.0 - 2.0 * turned.double()
     if float(found.max()) > 1e-6:
         raise FlashNerdError(
             f"column {int(found.argmax())} of the {what} has no image in the mirror: check the robot's mirror (sides, "
