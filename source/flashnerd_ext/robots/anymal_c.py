@@ -5,7 +5,7 @@ DC motor that Isaac Lab ships (``isaaclab_assets`` ANYDRIVE_3_SIMPLE_ACTUATOR_CF
 none left at 7.5 rad/s) with two changes, here and in the task:
 
 - Gains of 85 N m/rad and 2 N m s/rad in place of 40 and 5. With the shipped ones the robot's legs spread until they
-  rest on the stops of the hips, it stands at 0.375 m in place of 0.52 m, and they follow a target with a lag of 0.125 s.
+  rest on the stops of the hips, it stands at 0.375 m (0.52 m now), and they follow a target with a lag of 0.125 s.
   In 11 million steps PPO learned to stand and turn, in learned physics and in MuJoCo alike.
 - An armature of 0.05 kg m^2, since the URDF has none. Without it a free knee has an inertia of 0.014 kg m^2, on which a
   damping of 5 N m s/rad that is held for 5 ms turned the velocity round at every simulation step: chatter at 100 Hz,
