@@ -18,7 +18,6 @@ from flashnerd_ext.robots.description import Mirror
 from flashnerd_ext.robots.registry import ROBOTS
 
 if TYPE_CHECKING:
-    from tensordict import TensorDict
     from torch import Tensor
 
 _POLAR, _AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
@@ -39,13 +38,13 @@ Columns = tuple[list[int], list[float]]
 
 
 def left_right(
-    env: Any, obs: TensorDict | None = None, actions: Tensor | None = None
-) -> tuple[TensorDict | None, Tensor | None]:
+    env: Any, obs: Any | None = None, actions: Tensor | None = None
+) -> tuple[Any | None, Tensor | None]:
     """Observations [N] and actions [N, nu], and behind them their mirror images: [2 N] and [2 N, nu].
 
     Args:
         env: The environment, or rsl_rl's wrapper of it.
-        obs: Observation groups; each is mirrored.
+        obs: Observation groups, a TensorDict; each is mirrored.
         actions: In the articulation's joint order.
 
     Raises:
