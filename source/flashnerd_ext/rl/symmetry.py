@@ -37,9 +37,7 @@ LOGGED = 512
 Columns = tuple[list[int], list[float]]
 
 
-def left_right(
-    env: Any, obs: Any | None = None, actions: Tensor | None = None
-) -> tuple[Any | None, Tensor | None]:
+def left_right(env: Any, obs: Any | None = None, actions: Tensor | None = None) -> tuple[Any | None, Tensor | None]:
     """Observations [N] and actions [N, nu], and behind them their mirror images: [2 N] and [2 N, nu].
 
     Args:
