@@ -319,7 +319,7 @@ def bench_soak(config: BenchmarkConfig) -> dict[str, Any]:
             with tqdm(total=config.steps, unit=" steps", desc=f"{count:,} environments", disable=None) as bar:
                 for begin in range(0, config.steps, part):
                     size = min(part, config.steps - begin)
-                    runs.append(worker.soak(size, size, 2 + len(runs), SOAK_LIMIT_S))
+                    runs.append(worker.soak(size, 2 + len(runs), SOAK_LIMIT_S))
                     bar.update(size)
         finally:
             worker.close()

@@ -37,9 +37,7 @@ def test_the_guard_and_the_count_agree() -> None:
 
 def test_parts_of_a_run_are_one_run() -> None:
     def part(memory: list[float], **counts: int) -> dict:
-        return {"memory": memory, "every": 10, "steps": 10, "held": 1, "passed": 0, "resets": 2, "world_steps": 40} | (
-            counts
-        )
+        return {"memory": memory, "steps": 10, "held": 1, "passed": 0, "resets": 2, "world_steps": 40} | (counts)
 
     whole = joined([part([100.0, 110.0]), part([110.5, 112.0], held=4), part([112.5, 150.0]), part([151.0, 153.0])])
     assert whole["memory"] == [100.0, 110.0, 112.0, 150.0, 153.0]
@@ -57,4 +55,4 @@ def test_soak_without_learned_physics_is_refused(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(environment, "running_solver", lambda: None)
     with pytest.raises(FlashNerdError, match=r"learned physics, which does not run here: type physics=\[flashnerd\]"):
-        run_soak(SimpleNamespace(), 1, 1, 0)
+        run_soak(SimpleNamespace(), 1, 0)

@@ -54,9 +54,9 @@ class Worker:
         """Take ``count`` environment steps; see ``env_worker.run_steps``."""
         return self._ask({"count": count, "seed": seed, "split": split, "stages": stages}, STEP_LIMIT_S)
 
-    def soak(self, count: int, every: int, seed: int, limit: float) -> dict[str, Any]:
+    def soak(self, count: int, seed: int, limit: float) -> dict[str, Any]:
         """A long run, see ``soak.run_soak``, of at most ``limit`` seconds."""
-        return self._ask({"soak": True, "count": count, "every": every, "seed": seed}, limit)
+        return self._ask({"soak": True, "count": count, "seed": seed}, limit)
 
     def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -29,17 +29,16 @@ def resident() -> float:
     return psutil.Process().memory_info().rss / MIB
 
 
-def run_soak(env: Any, count: int, every: int, seed: int) -> dict[str, Any]:
+def run_soak(env: Any, count: int, seed: int) -> dict[str, Any]:
     """Step an environment under learned physics.
 
     Args:
         env: The environment.
         count: Steps.
-        every: Steps between two readings of memory.
         seed: Of the actions.
 
     Returns:
-        ``memory`` [MiB] at each reading, ``held``: world steps that the guard held, ``passed``: world steps with a
+        ``memory`` [MiB] before and after, ``held``: world steps that the guard held, ``passed``: world steps with a
         state that it should have held, ``resets``: episodes that ended, ``world_steps``.
 
     Raises:
@@ -59,15 +58,13 @@ def run_soak(env: Any, count: int, every: int, seed: int) -> dict[str, Any]:
     before = int(solver.guard.total.sum())
     memory, resets = [resident()], 0
     with torch.inference_mode(), Watch(solver) as watch:
-        for number in range(1, count + 1):
+        for _ in range(count):
             action = 2 * torch.rand(*shape, generator=generator) - 1
             _, _, terminated, timed_out, _ = env.step(action.to(base.device))
             resets += int((terminated | timed_out).sum())
-            if number % every == 0 or number == count:
-                memory.append(resident())
+    memory.append(resident())
     return {
         "memory": memory,
-        "every": every,
         "steps": count,
         "held": int(solver.guard.total.sum()) - before,
         "passed": watch.passed,
@@ -128,7 +125,7 @@ def joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Parts of one run, each with its first reading where the one before it ended."""
     sums = {name: sum(run[name] for run in runs) for name in ("steps", "held", "passed", "resets", "world_steps")}
     memory = [runs[0]["memory"][0], *(value for run in runs for value in run["memory"][1:])]
-    return {**sums, "memory": memory, "every": runs[0]["every"]}
+    return {**sums, "memory": memory, "every": runs[0]["steps"]}
 
 
 def growth(result: Mapping[str, Any]) -> float:

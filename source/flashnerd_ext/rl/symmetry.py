@@ -118,7 +118,7 @@ def mirror_of(joints: tuple[str, ...]) -> Mirror:
 
 def joint_columns(names: tuple[str, ...], mirror: Mirror) -> Columns:
     """Which joint each joint's image is, and its sign."""
-    return [names.index(mirror.image(name)) for name in names], [-1.0 if mirror.turns(name) else 1.0 for name in names]
+    return [names.index(mirror.image(name)) for name in names], mirror.signs(names)
 
 
 def observation_columns(

@@ -77,9 +77,9 @@ class Mirror:
         found = sorted(place for place in places if place[0] >= 0)
         return name.replace(found[0][1], found[0][2], 1) if found else name
 
-    def turns(self, joint: str) -> bool:
-        """Whether a joint's angle changes its sign."""
-        return any(re.fullmatch(pattern, joint) for pattern in self.turned)
+    def signs(self, joints: Iterable[str]) -> list[float]:
+        """-1 for each joint whose angle changes its sign, 1 for the others."""
+        return [-1.0 if any(re.fullmatch(pattern, joint) for pattern in self.turned) else 1.0 for joint in joints]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,10 +45,9 @@ class Reflection:
         layout, mirror = robot.layout, robot.mirror
         self.joints = _images(layout.joint_names, mirror.image, "joint")
         self.links = _images(robot.links, mirror.image, "link")
-        signs = torch.tensor([-1.0 if mirror.turns(name) else 1.0 for name in layout.joint_names], dtype=torch.float64)
-        self.signs = signs
+        self.signs = torch.tensor(mirror.signs(layout.joint_names), dtype=torch.float64)
         self.inputs = _images(layout.actuated, mirror.image, "actuated joint")
-        self.input_signs = signs[list(layout.actuated_joints)]
+        self.input_signs = self.signs[list(layout.actuated_joints)]
         self.conditions, self.condition_signs = _conditions(layout.conditions, mirror.image)
 
     def joint_q(self, joint_q: Tensor) -> Tensor:
