@@ -88,7 +88,8 @@ def test_nothing_is_no_schedule(value: Any) -> None:
         ([{"until": 10}, {"until": 10}], "above 10"),
         ([{"until": True}], "iteration above 0"),
         ([{"until": 5, "comands": {}}], "did you mean commands"),
-        ([{"until": 5, "rewards": {"alive": float("nan")}}], "finite"),
+        ([{"until": 5, "rewards": {"alive": float("nan")}}], "rewards.alive is nan, but a finite"),
+        ([{"until": 5, "algorithm": {"entropy_coef": "low"}}], "algorithm.entropy_coef"),
     ],
 )
 def test_what_does_not_fit_is_refused(value: Any, said: str) -> None:
@@ -106,6 +107,18 @@ def test_what_does_not_fit_is_refused(value: Any, said: str) -> None:
 def test_what_the_environment_lacks_is_refused(stage: dict[str, Any], said: str) -> None:
     with pytest.raises(FlashNerdError, match=said):
         Schedule(parse([stage]), _env())
+
+
+def test_settings_of_the_learner_come_and_go() -> None:
+    learner = SimpleNamespace(entropy_coef=0.005, desired_kl=0.01, rnd=None)
+    schedule = Schedule(parse([{"until": 3, "algorithm": {"entropy_coef": 0.01}}]), _env(), learner)
+    schedule.apply(0)
+    assert (learner.entropy_coef, learner.desired_kl) == (0.01, 0.01)
+    schedule.apply(3)
+    assert learner.entropy_coef == 0.005
+    for name in ("entropy_coeff", "rnd"):
+        with pytest.raises(FlashNerdError, match="no number of the learner"):
+            Schedule(parse([{"until": 3, "algorithm": {name: 0.1}}]), _env(), learner)
 
 
 def test_commands_need_a_velocity_command() -> None:

@@ -168,7 +168,7 @@ def create_runner(env: Any, agent_cfg: Any, log_dir: str | None, training: bool,
     stages = schedule.parse(options.pop(schedule.KEY, None))
     runner = classes[agent_cfg.class_name](env, options, log_dir=log_dir, device=agent_cfg.device)
     if training and stages:
-        runner.schedule = schedule.Schedule(stages, env.unwrapped)
+        runner.schedule = schedule.Schedule(stages, env.unwrapped, runner.alg)
     log_less(runner.alg)
     runner.training, runner.trust = training, trust
     return runner

@@ -1,4 +1,4 @@
-"""A training schedule: command ranges and reward weights that hold for the first iterations of a training only.
+"""A training schedule: command ranges, reward weights and learner settings of the first iterations of a training only.
 
 It belongs to the training and not to the task (``agent.schedule`` of a PPO configuration), so that playing, evaluating,
 recording and refreshing always see the task's own commands and rewards, and a resumed training goes on where it was: the
@@ -15,7 +15,7 @@ from typing import Any
 from flashnerd_ext.errors import FlashNerdError, nearest
 
 KEY = "schedule"
-KEYS = ("until", "commands", "rewards")
+KEYS = ("until", "commands", "rewards", "algorithm")
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,13 @@ class Stage:
         until: First iteration that it does not hold for.
         commands: Field of the velocity command's ranges, or ``rel_standing_envs``, -> its value.
         rewards: Reward term -> its weight.
+        algorithm: Number that the learner reads at each update (``entropy_coef``, ``desired_kl``) -> its value.
     """
 
     until: int
     commands: Mapping[str, Any] = field(default_factory=dict)
     rewards: Mapping[str, float] = field(default_factory=dict)
+    algorithm: Mapping[str, float] = field(default_factory=dict)
 
 
 def parse(value: Any) -> list[Stage]:
@@ -53,11 +55,12 @@ def parse(value: Any) -> list[Stage]:
         until, before = item.get("until"), stages[-1].until if stages else 0
         if not isinstance(until, int) or isinstance(until, bool) or until <= before:
             raise FlashNerdError(f"{name}.until is {until!r}, but an iteration above {before} is needed.")
-        commands, rewards = (dict(item.get(key) or {}) for key in ("commands", "rewards"))
-        for term, weight in rewards.items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
-                raise FlashNerdError(f"{name}.rewards.{term} is {weight!r}, but a finite number is needed.")
-        stages.append(Stage(until, commands, rewards))
+        commands, rewards, algorithm = (dict(item.get(key) or {}) for key in KEYS[1:])
+        for key, value in [*((f"rewards.{k}", v) for k, v in rewards.items()),
+                           *((f"algorithm.{k}", v) for k, v in algorithm.items())]:  # fmt: skip
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise FlashNerdError(f"{name}.{key} is {value!r}, but a finite number is needed.")
+        stages.append(Stage(until, commands, rewards, algorithm))
     return stages
 
 
@@ -67,18 +70,21 @@ class Schedule:
     Args:
         stages: In the order of their ends.
         env: Isaac Lab's own environment.
+        algorithm: The learner, rsl_rl's PPO.
 
     Raises:
-        FlashNerdError: Where a stage names what the environment does not have.
+        FlashNerdError: Where a stage names what the environment or the learner does not have.
     """
 
-    def __init__(self, stages: Sequence[Stage], env: Any) -> None:
+    def __init__(self, stages: Sequence[Stage], env: Any, algorithm: Any = None) -> None:
         self.stages = list(stages)
+        self._algorithm = algorithm
         self.number: int | None = None  # of the stage in force; len(stages) is the task itself
         self._rewards: Any = env.reward_manager
         self._command: Any = _velocity(env) if any(stage.commands for stage in stages) else None
         self._own_commands = {name: self._read(name) for stage in stages for name in stage.commands}
         self._own_rewards = {name: self._term(name).weight for stage in stages for name in stage.rewards}
+        self._own_algorithm = {name: self._setting(name) for stage in stages for name in stage.algorithm}
 
     def at(self, iteration: int) -> int:
         """Number of the stage that an iteration belongs to."""
@@ -98,6 +104,8 @@ class Schedule:
             self._write(name, value)
         for name, weight in {**self._own_rewards, **stage.rewards}.items():
             self._term(name).weight = float(weight)
+        for name, value in {**self._own_algorithm, **stage.algorithm}.items():
+            setattr(self._algorithm, name, value)
         return True
 
     def describe(self) -> str:
@@ -106,8 +114,17 @@ class Schedule:
         if number is None or number >= len(self.stages):
             return "schedule: the task's own commands and rewards from here on"
         stage = self.stages[number]
-        parts = [f"{name} {value}" for name, value in {**stage.commands, **stage.rewards}.items()]
+        parts = [f"{name} {value}" for name, value in {**stage.commands, **stage.rewards, **stage.algorithm}.items()]
         return f"schedule: until iteration {stage.until}: {', '.join(parts) or 'the task itself'}"
+
+    def _setting(self, name: str) -> float:
+        value = getattr(self._algorithm, name, None)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            known = [key for key, found in vars(self._algorithm).items() if isinstance(found, float)]
+            raise FlashNerdError(
+                f"agent.{KEY} sets '{name}', which is no number of the learner: {nearest(name, known)}"
+            )
+        return value
 
     def _term(self, name: str) -> Any:
         known = self._rewards.active_terms

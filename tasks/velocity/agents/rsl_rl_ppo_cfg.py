@@ -28,6 +28,7 @@ WALK: list[Any] = [
         "until": 120,
         "commands": {"lin_vel_x": [0.2, 0.6], "lin_vel_y": [0.0, 0.0], "rel_standing_envs": 0.0},
         "rewards": _EASY,
+        "algorithm": {"entropy_coef": 0.01},
     },
     {"until": 180, "commands": {"lin_vel_x": [-0.6, 1.0], "lin_vel_y": [-0.4, 0.4]}, "rewards": {"feet_air_time": 0.0}},
 ]
@@ -54,7 +55,6 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.algorithm.num_mini_batches = 6
-        self.algorithm.entropy_coef = 0.01
         _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_anymal_c_flat"
 
