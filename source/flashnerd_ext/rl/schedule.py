@@ -1,7 +1,7 @@
 """A training schedule: command ranges, reward weights and learner settings of the first iterations of a training only.
 
-It belongs to the training and not to the task (``agent.schedule`` of a PPO configuration), so that playing, evaluating,
-recording and refreshing always see the task's own commands and rewards, and a resumed training goes on where it was: the
+It belongs to the training and not to the task (``agent.schedule`` of a PPO configuration): playing, evaluating,
+recording and refreshing see the task's own commands and rewards, and a resumed training goes on where it was: the
 iteration, which checkpoints hold, says which stage it is in.
 """
 

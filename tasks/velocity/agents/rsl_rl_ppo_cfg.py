@@ -44,10 +44,10 @@ def _mirrored(algorithm: Any) -> None:
 class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
     """ANYmal-C on flat ground, sized for a CPU: a thousand worlds in place of the stock four.
 
-    With so few samples an iteration the stock task alone is learned badly, in either physics: with the stock noise every
-    reward is negative at first and the policy learns to fall, and white noise on joint targets hardly moves the base,
-    so that a policy that may be told to go anywhere finds out nothing. Hence the schedule: first one must live (``alive``)
-    and walk forward, then in most directions, and then the task as it is.
+    With so few samples an iteration the stock task alone is learned badly, in either physics: with the stock noise all
+    rewards are negative at first and the policy learns to fall, and white noise on joint targets hardly moves the
+    base, so that a policy that may be told to go anywhere finds out nothing. Hence the schedule: first one must live
+    (``alive``) and walk forward, then in most directions, and then the task as it is.
     """
 
     schedule: list[Any] = WALK
