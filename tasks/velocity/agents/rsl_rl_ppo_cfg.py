@@ -20,7 +20,6 @@ from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import Unitre
 
 from flashnerd_ext.rl.symmetry import left_right
 
-
 _EASY = {"alive": 1.0, "feet_air_time": 0.0, "dof_torques_l2": -1.0e-5}
 """Weights while a robot learns to stand and to walk at all."""
 WALK: list[Any] = [
