@@ -218,7 +218,9 @@ def _check_value(word: str, current: list[Any], value: Any) -> None:
         raise FlashNerdError(f"'{word}' would replace a whole section with {value!r}: set one of its fields instead.")
     kinds = sorted({type(item).__name__ for item in current})
     shown = one_line(repr(current[0]), 60)
-    raise FlashNerdError(f"'{word}' has the wrong type: {' or '.join(kinds)} is needed, such as {shown}.")
+    raise FlashNerdError(
+        f"'{one_line(word, 120)}' has the wrong type: {' or '.join(kinds)} is needed, such as {shown}."
+    )
 
 
 def _fits(current: Any, value: Any) -> bool:
