@@ -7,6 +7,8 @@ Without an entry in bundles, flashnerd is the bundle shipped under the robot's n
 scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A list is one model, several seeds.
 Contacts are detected in the kind that each bundle takes, so that models with variable and with fixed contacts can be
 compared on one data set: models=[flashnerd,flashnerd_fixed] bundles={flashnerd:run0,flashnerd_fixed:run1}.
+touches=2000 also splits E1 and E15 by what touches the ground where a rollout starts (base, thighs, ..., feet only) and
+by what that touch does (steady, release, new touch), as a table, in the JSON and as a picture beside the other.
 """
 
 from __future__ import annotations
@@ -50,6 +52,10 @@ class EvaluateConfig:
     horizons: list[int] = field(default_factory=lambda: [1, 15, 100, 200], metadata={"help": "horizons [model steps]"})
     rollouts: int = _help(512, "rollouts from initial states, at most")
     all_frames: int = _help(512, "rollouts from frames anywhere in a trajectory, at most; 0 for none")
+    touches: int = _help(
+        0,
+        "rollouts from frames anywhere for the error split by contact (robots with contact rows), at most; 0 for none",
+    )
     noise: str = _help("rounding", "rounding, mujoco_warp, model (simulator disturbed as the model errs) or none")
     batch: int = _help(256, "rollouts stepped together")
     panels: int = _help(4, "rollouts in the clip")
@@ -66,9 +72,10 @@ def main() -> int:
 
     from flashnerd_ext.bundle.check import check_contact_rows
     from flashnerd_ext.data.dataset import load_trajectories
-    from flashnerd_ext.evaluation.dynamics import error_table, evaluate_model, make_test_set
+    from flashnerd_ext.evaluation.dynamics import add_touches, error_table, evaluate_model, make_test_set
     from flashnerd_ext.evaluation.outputs import writing
     from flashnerd_ext.evaluation.predictors import detector_of
+    from flashnerd_ext.evaluation.touches import touch_table
     from flashnerd_ext.robots.registry import get_robot
     from flashnerd_ext.runtime import set_threads
 
@@ -83,6 +90,7 @@ def main() -> int:
         )
     data = load_trajectories(folder, config.split, robot)
     test = make_test_set(data, robot.layout, config.horizons, config.rollouts, config.all_frames, config.seed)
+    test = add_touches(test, data, robot, config.touches, config.seed)
     first = next(iter(bundles.values()))[0]
     if config.noise == "model" and first.model.rows_capacity:
         # Its one-step error is taken on the recorded rows.
@@ -124,6 +132,11 @@ def main() -> int:
         )
     print(f"{config.robot}, split {config.split}: {len(test.windows['initial'].start)} rollouts from initial states")
     print(error_table(report, floor, sorted(config.horizons)))
+    if test.touches is not None:
+        print(
+            f"\n{len(test.touches.kind):,} rollouts from frames anywhere, by what touches at the start and a step later"
+        )
+        print(touch_table({name: of["by_touch"] for name, of in {**report, "reference noise": floor}.items() if of}))
     return 0
 
 
@@ -138,6 +151,8 @@ def check(config: EvaluateConfig) -> None:
             raise FlashNerdError(f"{name} is {getattr(config, name)}, but at least 1 is needed: type {name}=4.")
     if config.all_frames < 0 or config.threads < 0:
         raise FlashNerdError("all_frames and threads must be 0 or more.")
+    if config.touches < 0:
+        raise FlashNerdError(f"touches is {config.touches}, but 0 or more is needed: type touches=2000.")
     if not config.horizons or min(config.horizons) < 1:
         raise FlashNerdError(
             f"horizons is {config.horizons}, but numbers of 1 or more are needed: type horizons=[1,15]."
@@ -264,10 +279,11 @@ def write(
     bundles: dict[str, list[Bundle]],
     detectors: Mapping[str, Any] | None = None,
 ) -> None:
-    """JSON, picture and clip, each whole or not at all."""
+    """JSON, pictures and clip, each whole or not at all."""
     from flashnerd_ext.evaluation.dynamics import curve_of
     from flashnerd_ext.evaluation.palette import PAPER, label_of
     from flashnerd_ext.evaluation.plots import plot_error
+    from flashnerd_ext.evaluation.touch_plot import plot_touches
     from flashnerd_ext.files import write_json
 
     def beside(option: str, suffix: str) -> Path | None:
@@ -295,6 +311,15 @@ def write(
             content["dt"],
         )
         print(f"picture: {path}")
+        if test.touches is not None:
+            path = plot_touches(
+                plot.with_suffix(".touches.png"),
+                {name: content["models"][name]["by_touch"] for name in curves},
+                f"{config.robot}: error by contact",
+                f"{config.robot}, split {config.split}: {len(test.touches.kind)} rollouts from frames anywhere; "
+                f"{test.facts['engine']}",
+            )
+            print(f"picture: {path}")
     if clip is not None:
         print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'], detectors)}")
 

@@ -23,6 +23,7 @@ from flashnerd_ext.data.engines.rows import RowDetector
 from flashnerd_ext.data.writer import Plan, SplitPlan, Writer
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.evaluation.predictors import model_predictor
+from flashnerd_ext.evaluation.touches import touching_links
 from flashnerd_ext.model.registry import build_model
 from flashnerd_ext.model.sensed import Sensed
 from flashnerd_ext.robots.description import fixed_links
@@ -143,6 +144,51 @@ def test_errors_of_all_kinds_on_one_data_set(
     # The disturbance is measured on the rows that the data have, and the first model takes others.
     assert run(data["fixed"], "model") == 2
     assert "takes contacts=variable rows, but data=" in capfd.readouterr().err
+
+
+def test_both_kinds_are_compared_by_touch_on_the_same_rollouts(
+    bundles: dict[tuple[str, str], Path],
+    data: dict[str, Path],
+    repo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The data's rows say what touches, whatever rows a model takes; a foot touches in data of either kind."""
+    names = {"flashnerd": bundles["flashnerd", "variable"], "flashnerd_fixed": bundles["flashnerd", "fixed"]}
+    listed = ",".join(f"{name}:{path}" for name, path in names.items())
+    feet = []
+    for kind in data:
+        argv = [
+            "evaluate_dynamics.py", "robot=ant", f"data={data[kind]}", f"models=[{','.join(names)}]", "all_frames=0",
+            f"bundles={{{listed}}}", "horizons=[1,10]", "touches=100", "noise=none", "clip=none",
+            f"json={tmp_path}/{kind}.json",
+        ]  # fmt: skip
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as left:
+            runpy.run_path(str(repo / "scripts" / argv[0]), run_name="__main__")
+        assert not left.value.code
+        content = json.loads((tmp_path / f"{kind}.json").read_text())
+        first, second = (content["models"][name]["by_touch"] for name in names)
+        # Each of 6 trajectories of 16 steps has two frames with 15 steps after them.
+        assert first["windows"] == second["windows"] == content["test_set"]["rollouts"]["touches"] == 12
+        for split in ("by_link", "by_kind"):
+            counts = [{name: of["windows"] for name, of in report[split].items()} for report in (first, second)]
+            assert counts[0] == counts[1] and sum(counts[0].values()) == 12
+            assert first[split] != second[split]
+        feet.append(touching_feet(load_trajectories(data[kind], "test", ANT)))
+        shown = capsys.readouterr().out
+        assert "12 rollouts from frames anywhere" in shown and "flashnerd_fixed: E1" in shown
+        assert (tmp_path / f"{kind}.touches.png").stat().st_size > 1000
+    np.testing.assert_array_equal(*feet)
+    assert feet[0].any() and not feet[0].all()
+
+
+def touching_feet(data: Any) -> np.ndarray:
+    """Which feet touch at the start of each valid step."""
+    assert ANT.contacts is not None
+    rows, link = (data.extra[name][data.valid] for name in ("rows", "row_link"))
+    return touching_links(rows, link, len(ANT.links))[:, [ANT.links.index(name) for name in ANT.contacts.feet]]
 
 
 def test_the_backend_gives_fixed_rows_to_either_form_of_nerd(tmp_path: Path) -> None:

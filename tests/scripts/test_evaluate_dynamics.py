@@ -102,6 +102,8 @@ def test_figures_picture_clip_and_table(script, folder, tmp_path, monkeypatch, c
         (["models=[nerd]"], "train_dynamics.py robot=cartpole model=nerd"),
         (["bundles=[a,b]"], "bundles"),
         (["bundles={nerd:x}"], "models=[flashnerd,nerd]"),
+        (["touches=-1"], "touches is -1, but 0 or more"),
+        (["touches=9", "data=DATA", "bundles={flashnerd:FLASH}"], "touches is 9, but the data of robot=cartpole in"),
         (["noise=thermal"], "noise is 'thermal'"),
         (["clip=film.avi"], ".mp4"),
         (["data=no/such/folder", "bundles={flashnerd:FLASH}"], "scripts/dataset.py robot=cartpole out=no/such/folder"),

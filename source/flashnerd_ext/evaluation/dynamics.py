@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.evaluation.figures import mean_of, number, show, text_table
 from flashnerd_ext.evaluation.flops import count_flops_per_step
 from flashnerd_ext.evaluation.plots import ErrorCurve
 from flashnerd_ext.evaluation.predictors import model_predictor
@@ -20,6 +21,15 @@ from flashnerd_ext.evaluation.rollout_error import (
     Windows,
     make_windows,
     rollout_errors,
+)
+from flashnerd_ext.evaluation.touches import (
+    HORIZONS,
+    TOUCHING,
+    Touches,
+    classify_windows,
+    link_groups,
+    mean_touches,
+    touch_report,
 )
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.metric import state_std
@@ -47,12 +57,15 @@ class TestSet:
     std: NDArray[np.float64]
     """Standard deviation of each state dimension over all valid frames, shape [D]."""
     windows: dict[str, Windows]
-    """``initial``: rollouts from initial states; ``all_frames``: starts spread over the trajectories."""
+    """``initial``: rollouts from initial states; ``all_frames``: starts spread over the trajectories; ``touches``: the
+    same, for the split by contact."""
     horizons: tuple[int, ...]
     worlds: dict[str, NDArray[Any]] = field(default_factory=dict)
     """What differs between trajectories: ``condition`` [n, C] and ``friction`` [n], where the data have them."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What the JSON file says about the data."""
+    touches: Touches | None = None
+    """Classes of the rollouts of ``windows["touches"]``."""
 
     @property
     def rollouts(self) -> int:
@@ -98,6 +111,49 @@ def make_test_set(
     )  # fmt: skip
 
 
+def add_touches(test: TestSet, data: Any, robot: Any, count: int, seed: int) -> TestSet:
+    """The test set with rollouts for the split by contact: see :mod:`flashnerd_ext.evaluation.touches`.
+
+    They start at frames anywhere, drawn evenly, so that a class has as many as the data have of it.
+
+    Args:
+        test: What :func:`make_test_set` has made of the same data.
+        data: ``Trajectories`` of the split.
+        robot: RobotDescription of the data.
+        count: Most rollouts; 0 leaves the test set as it is.
+        seed: Chooses them.
+
+    Raises:
+        FlashNerdError: For data without contact rows or without a trajectory that is long enough.
+    """
+    if not count:
+        return test
+    folder = data.meta.get("folder", "")
+    if "rows" not in data.extra or robot.contacts is None:
+        raise FlashNerdError(
+            f"touches is {count}, but the data of robot={robot.name} in {folder} have no contact rows: type touches=0."
+        )
+    longest = max(HORIZONS)
+    windows = make_windows(data.valid, longest, None, count, seed + 2, least=longest)
+    if not len(windows.start):
+        raise FlashNerdError(
+            f"touches is {count}, but no trajectory in {folder} has the {longest} valid steps that E{longest} needs: "
+            "type touches=0, or take data of longer trajectories."
+        )
+    groups = link_groups(robot.links, robot.contacts.feet, robot.base_link)
+    facts = {
+        "rollouts": {**test.facts["rollouts"], "touches": len(windows.start)},
+        "touching_means": f"a contact row at a distance of {TOUCHING:g} m or less",
+        "link_groups": {name: list(links) for name, links in groups.items()},
+    }
+    return replace(
+        test,
+        windows={**test.windows, "touches": windows},
+        touches=classify_windows(data, windows, robot.links, groups),
+        facts={**test.facts, **facts},
+    )
+
+
 def roll_out(
     predict: Predictor, test: TestSet, batch: int, progress: Progress | None = None
 ) -> dict[str, RolloutErrors]:
@@ -141,18 +197,9 @@ def seed_report(errors: Mapping[str, RolloutErrors], test: TestSet) -> dict[str,
             "median": {str(h): number(x.median) for h, x in spread.items()},
             "rollouts": {str(h): x.rollouts for h, x in spread.items()},
         }
+    if test.touches is not None:
+        report["by_touch"] = touch_report(errors["touches"], test.touches)
     return report
-
-
-def number(value: float) -> float | None:
-    """The value, or None where JSON has no word for it."""
-    return float(value) if math.isfinite(value) else None
-
-
-def mean_of(values: Sequence[float | None]) -> float | None:
-    """Mean over seeds; a seed without a finite figure leaves none."""
-    finite = [value for value in values if value is not None]
-    return float(np.mean(finite)) if values and len(finite) == len(values) else None
 
 
 def model_report(seeds: Sequence[dict[str, Any]], horizons: Sequence[int]) -> dict[str, Any]:
@@ -165,6 +212,8 @@ def model_report(seeds: Sequence[dict[str, Any]], horizons: Sequence[int]) -> di
         report["all_frames"] = {
             "E": {str(h): mean_of([seed["all_frames"]["E"][str(h)] for seed in seeds]) for h in horizons}
         }
+    if all("by_touch" in seed for seed in seeds):
+        report["by_touch"] = mean_touches([seed["by_touch"] for seed in seeds])
     report["seeds"] = list(seeds)
     return report
 
@@ -216,20 +265,13 @@ def error_table(
         many = f" ({len(report['seeds'])} seeds)" if len(report["seeds"]) > 1 else ""
         rows.append(
             [f"{name}{many}", f"{report['params']:,}", f"{report['flops_per_step']:,}"]
-            + [_show(report["E"][str(h)]) for h in horizons]
-            + [_show(report["median"][str(horizons[-1])]), f"{100 * (report['diverged'] or 0.0):.1f} %"]
+            + [show(report["E"][str(h)]) for h in horizons]
+            + [show(report["median"][str(horizons[-1])]), f"{100 * (report['diverged'] or 0.0):.1f} %"]
         )
     if floor is not None:
         rows.append(
             ["reference noise", "", ""]
-            + [_show(floor["E"][str(h)]) for h in horizons]
-            + [_show(floor["median"][str(horizons[-1])]), f"{100 * (floor['diverged'] or 0.0):.1f} %"]
+            + [show(floor["E"][str(h)]) for h in horizons]
+            + [show(floor["median"][str(horizons[-1])]), f"{100 * (floor['diverged'] or 0.0):.1f} %"]
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-             for row in rows]  # fmt: skip
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
-
-
-def _show(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.3g}"
+    return text_table(rows)

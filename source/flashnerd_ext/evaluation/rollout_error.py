@@ -106,7 +106,7 @@ class RolloutErrors:
 
 
 def make_windows(
-    valid: Array, horizon: int, starts: int | None = 1, limit: int | None = None, seed: int = 0
+    valid: Array, horizon: int, starts: int | None = 1, limit: int | None = None, seed: int = 0, least: int = 1
 ) -> Windows:
     """Choose the frames that rollouts start from.
 
@@ -115,6 +115,7 @@ def make_windows(
         horizon: Longest horizon [steps].
         starts: Starts per trajectory, spread evenly over it; 1 means the initial state, None means every frame.
         limit: Most rollouts; more are thinned at random (with ``seed``), never cut off at the end.
+        least: Fewest valid steps of a rollout.
     """
     valid = np.asarray(valid, dtype=bool)
     count, steps = valid.shape
@@ -127,7 +128,7 @@ def make_windows(
         frames = np.unique(np.floor(np.arange(starts) * steps / starts).astype(np.int64))
     trajectory, start = (x.reshape(-1) for x in np.meshgrid(np.arange(count), frames, indexing="ij"))
     length = np.minimum(run[trajectory, start], horizon)
-    keep = np.flatnonzero(length > 0)
+    keep = np.flatnonzero(length >= least)
     if limit is not None and len(keep) > limit:
         keep = np.sort(np.random.default_rng(seed).choice(keep, size=limit, replace=False))
     return Windows(trajectory[keep], start[keep], length[keep])
