@@ -20,16 +20,16 @@ from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import Unitre
 
 from flashnerd_ext.rl.symmetry import left_right
 
-_EASY = {"alive": 1.0, "feet_air_time": 0.0, "dof_torques_l2": -1.0e-5}
-"""Weights while a robot learns to stand and to walk at all."""
+_STEADY = {"alive": 0.5, "feet_air_time": 0.0}
 WALK: list[Any] = [
     {
-        "until": 120,
+        "until": 80,
         "commands": {"lin_vel_x": [0.2, 0.6], "lin_vel_y": [0.0, 0.0], "rel_standing_envs": 0.0},
-        "rewards": _EASY,
+        "rewards": {"alive": 1.0, "feet_air_time": 0.0, "dof_torques_l2": -1.0e-5},
         "algorithm": {"entropy_coef": 0.01},
     },
-    {"until": 180, "commands": {"lin_vel_x": [-0.6, 1.0], "lin_vel_y": [-0.4, 0.4]}, "rewards": {"feet_air_time": 0.0}},
+    {"until": 150, "commands": {"lin_vel_x": [-0.6, 0.8], "lin_vel_y": [-0.4, 0.4]}, "rewards": _STEADY},
+    {"until": 220, "commands": {"lin_vel_x": [-0.8, 1.0], "lin_vel_y": [-0.7, 0.7]}, "rewards": _STEADY},
 ]
 """Forward first, then most directions, see :mod:`flashnerd_ext.rl.schedule`."""
 
