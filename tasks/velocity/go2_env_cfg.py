@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from isaaclab.envs import mdp
+from isaaclab.managers import RewardTermCfg
 from isaaclab.utils import configclass
 from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.core.velocity.config.go2.flat_env_cfg import UnitreeGo2FlatEnvCfg
@@ -29,5 +31,7 @@ class FlashNerdGo2FlatEnvCfg(UnitreeGo2FlatEnvCfg):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.scene.num_envs = 1024
+        # Off (the stock rewards) unless a training's schedule turns it on.
+        self.rewards.alive = RewardTermCfg(func=mdp.is_alive, weight=0.0)  # pyright: ignore[reportAttributeAccessIssue]
         # A preset stands in for the configuration until it is resolved.
         self.sim.physics = FlashNerdGo2PhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]

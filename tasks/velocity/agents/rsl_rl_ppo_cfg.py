@@ -60,10 +60,13 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
 
 @configclass
 class FlashNerdGo2FlatPPORunnerCfg(UnitreeGo2FlatPPORunnerCfg):
-    """Go2 on flat ground."""
+    """Go2 on flat ground, with the schedule of ANYmal-C."""
+
+    schedule: list[Any] = WALK
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.algorithm.num_mini_batches = 6
         _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_go2_flat"
 
