@@ -20,7 +20,6 @@ from flashnerd_ext.rl.symmetry import log_less
 
 if TYPE_CHECKING:
     from flashnerd_ext.rl.refresh.loop import Refresh
-    from flashnerd_ext.rl.schedule import Schedule
 
 
 class _Safe:
@@ -29,7 +28,6 @@ class _Safe:
     trust = False
     training = False
     refresh: Refresh | None = None
-    schedule: Schedule | None = None
     facts: Mapping[str, str] = MappingProxyType({})  # what this run's physics is (manifest.physics_facts)
 
     def save(self: Any, path: str, infos: dict | None = None) -> None:
@@ -90,7 +88,6 @@ class _Safe:
 
     def learn(self: Any, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Train; Ctrl-C keeps the last whole iteration in a checkpoint."""
-        self._follow_schedule()
         try:
             super().learn(num_learning_iterations, init_at_random_ep_len)  # type: ignore[misc]
             if self.refresh is not None:
@@ -104,25 +101,6 @@ class _Safe:
         finally:
             if self.refresh is not None:
                 self.refresh.stop()
-
-    def _follow_schedule(self: Any) -> None:
-        """Put the stage of the first iteration in force, and after each iteration that of the next one."""
-        schedule = self.schedule
-        if schedule is None:
-            return
-
-        def apply(iteration: int) -> None:
-            if schedule.apply(iteration):
-                print(schedule.describe())
-
-        apply(self.current_learning_iteration)
-        log = self.logger.log
-
-        def logged(*arguments: Any, **named: Any) -> None:
-            log(*arguments, **named)
-            apply(int(named["it"]) + 1)
-
-        self.logger.log = logged
 
     def export_policy_to_jit(self: Any, path: str, filename: str = "policy.pt") -> None:
         """Export TorchScript, checked against this policy on the environment's observations."""
@@ -155,20 +133,14 @@ def create_runner(env: Any, agent_cfg: Any, log_dir: str | None, training: bool,
     """Build the runner that ``agent_cfg.class_name`` names.
 
     Raises:
-        FlashNerdError: For a class that is not one of rsl_rl's two, or a schedule that does not fit the environment.
+        FlashNerdError: For a class that is not one of rsl_rl's two.
     """
     from isaaclab.utils import to_dict
-
-    from flashnerd_ext.rl import schedule
 
     classes = {"OnPolicyRunner": SafeOnPolicyRunner, "DistillationRunner": SafeDistillationRunner}
     if agent_cfg.class_name not in classes:
         raise FlashNerdError(f"agent.class_name is '{agent_cfg.class_name}', needed is one of {', '.join(classes)}.")
-    options = to_dict(agent_cfg)
-    stages = schedule.parse(options.pop(schedule.KEY, None))
-    runner = classes[agent_cfg.class_name](env, options, log_dir=log_dir, device=agent_cfg.device)
-    if training and stages:
-        runner.schedule = schedule.Schedule(stages, env.unwrapped, runner.alg)
+    runner = classes[agent_cfg.class_name](env, to_dict(agent_cfg), log_dir=log_dir, device=agent_cfg.device)
     log_less(runner.alg)
     runner.training, runner.trust = training, trust
     return runner

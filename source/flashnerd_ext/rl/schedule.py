@@ -1,8 +1,8 @@
 """A training schedule: command ranges, reward weights and learner settings of the first iterations of a training only.
 
-It belongs to the training and not to the task (``agent.schedule`` of a PPO configuration): playing, evaluating,
-recording and refreshing see the task's own commands and rewards, and a resumed training goes on where it was: the
-iteration, which checkpoints hold, says which stage it is in.
+It belongs to the training and not to the task (``agent.algorithm.stages``, see :mod:`.scheduled_ppo`): playing,
+evaluating, recording and refreshing see the task's own commands and rewards, and a resumed training goes on where it
+was, since the iteration, which checkpoints hold, says which stage it is in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError, nearest
 
-KEY = "schedule"
+KEY = "algorithm.stages"
 KEYS = ("until", "commands", "rewards", "algorithm")
 
 

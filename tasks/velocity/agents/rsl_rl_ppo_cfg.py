@@ -7,10 +7,11 @@ names of their own keep checkpoints apart from those of the stock tasks.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from isaaclab.utils import configclass
-from isaaclab_rl.rsl_rl import RslRlSymmetryCfg
+from isaaclab_rl.rsl_rl import RslRlPpoAlgorithmCfg, RslRlSymmetryCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg import (
     AnymalCFlatPPORunnerCfg,
     AnymalCRoughPPORunnerCfg,
@@ -20,18 +21,38 @@ from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import Unitre
 
 from flashnerd_ext.rl.symmetry import left_right
 
-_STEADY = {"alive": 0.5, "feet_air_time": 0.0}
-WALK: list[Any] = [
-    {
-        "until": 80,
-        "commands": {"lin_vel_x": [0.2, 0.6], "lin_vel_y": [0.0, 0.0], "rel_standing_envs": 0.0},
-        "rewards": {"alive": 1.0, "feet_air_time": 0.0, "dof_torques_l2": -1.0e-5},
-        "algorithm": {"entropy_coef": 0.01},
-    },
-    {"until": 150, "commands": {"lin_vel_x": [-0.6, 0.8], "lin_vel_y": [-0.4, 0.4]}, "rewards": _STEADY},
-    {"until": 220, "commands": {"lin_vel_x": [-0.8, 1.0], "lin_vel_y": [-0.7, 0.7]}, "rewards": _STEADY},
-]
-"""Forward first, then most directions, see :mod:`flashnerd_ext.rl.schedule`."""
+
+def walk(easy: dict[str, float]) -> list[dict[str, Any]]:
+    """Forward first, then most directions, then the task itself, see :mod:`flashnerd_ext.rl.schedule`.
+
+    Args:
+        easy: Weights while a robot learns to stand and to walk at all.
+    """
+    steady = {"alive": 0.5, "feet_air_time": 0.0}
+    return [
+        {
+            "until": 80,
+            "commands": {"lin_vel_x": [0.2, 0.6], "lin_vel_y": [0.0, 0.0], "rel_standing_envs": 0.0},
+            "rewards": {"alive": 1.0, "feet_air_time": 0.0, **easy},
+            "algorithm": {"entropy_coef": 0.01},
+        },
+        {"until": 150, "commands": {"lin_vel_x": [-0.6, 0.8], "lin_vel_y": [-0.4, 0.4]}, "rewards": steady},
+        {"until": 220, "commands": {"lin_vel_x": [-0.8, 1.0], "lin_vel_y": [-0.7, 0.7]}, "rewards": steady},
+    ]
+
+
+@configclass
+class ScheduledPpoCfg(RslRlPpoAlgorithmCfg):
+    """PPO with a schedule."""
+
+    class_name: str = "flashnerd_ext.rl.scheduled_ppo:ScheduledPPO"
+    stages: list[Any] = field(default_factory=list)
+
+
+def _scheduled(algorithm: Any, stages: list[dict[str, Any]]) -> ScheduledPpoCfg:
+    """The same settings, followed by a schedule."""
+    own = {name: value for name, value in vars(algorithm).items() if name != "class_name"}
+    return ScheduledPpoCfg(**own, stages=stages)
 
 
 def _mirrored(algorithm: Any) -> None:
@@ -49,10 +70,9 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
     (``alive``) and walk forward, then in most directions, and then the task as it is.
     """
 
-    schedule: list[Any] = WALK
-
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.algorithm = _scheduled(self.algorithm, walk({"dof_torques_l2": -1.0e-5}))
         self.algorithm.num_mini_batches = 6
         _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_anymal_c_flat"
@@ -62,10 +82,9 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
 class FlashNerdGo2FlatPPORunnerCfg(UnitreeGo2FlatPPORunnerCfg):
     """Go2 on flat ground, with the schedule of ANYmal-C."""
 
-    schedule: list[Any] = WALK
-
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.algorithm = _scheduled(self.algorithm, walk({"dof_torques_l2": -5.0e-5, "base_height_l2": -3.0}))
         self.algorithm.num_mini_batches = 6
         _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_go2_flat"
