@@ -12,7 +12,16 @@ pytest.importorskip("isaaclab_tasks")
 from tensordict import TensorDict
 
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.rl.symmetry import LOGGED, joint_columns, left_right, log_less, mirror_of, observation_columns
+from flashnerd_ext.rl.symmetry import (
+    ENDS,
+    LOGGED,
+    four_ways,
+    joint_columns,
+    left_right,
+    log_less,
+    mirror_of,
+    observation_columns,
+)
 from flashnerd_ext.robots.registry import get_robot
 
 pytestmark = pytest.mark.kitless
@@ -55,6 +64,31 @@ def test_it_is_isaac_labs_own_for_anymal(scan: bool, order: int) -> None:
     assert found is not None and moved is not None
     torch.testing.assert_close(found["policy"], torch.cat((obs, obs[:, index] * sign)))
     torch.testing.assert_close(moved, torch.cat((actions, anymal._transform_actions_left_right(actions, names))))
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_four_ways_are_isaac_labs_own_for_anymal(scan: bool) -> None:
+    from isaaclab_tasks.core.velocity.mdp.symmetry import anymal
+
+    env = environment("anymal_c", scan)
+    obs, actions = torch.randn(5, env.size), torch.randn(5, env.joints)
+    found, moved = four_ways(env, TensorDict({"policy": obs}, batch_size=5), actions)
+    names = tuple(env.unwrapped.scene["robot"].joint_names)
+    assert found is not None and moved is not None
+    assert found.batch_size[0] == 20 and moved.shape[0] == 20
+    for number, kinds in enumerate([(), ("left_right",), ("front_back",), ("left_right", "front_back")]):
+        image, turned = obs, actions
+        for kind in kinds:
+            index, sign = anymal._policy_obs_symmetry(kind, env.size, scan, names, "cpu")
+            image = image[:, index] * sign
+            turned = getattr(anymal, f"_transform_actions_{kind}")(turned, names)
+        torch.testing.assert_close(found["policy"][5 * number : 5 * number + 5], image)
+        torch.testing.assert_close(moved[5 * number : 5 * number + 5], turned)
+
+
+def test_a_robot_whose_ends_differ_has_two_ways_only() -> None:
+    with pytest.raises(FlashNerdError, match="has a fore_aft"):
+        mirror_of(get_robot("go2").layout.joint_names, ENDS)
 
 
 @pytest.mark.parametrize("robot", ["anymal_c", "go2", "g1"])

@@ -81,5 +81,6 @@ ANYMAL_C = RobotDescription(
     cone="elliptic",
     impratio=100.0,
     mirror=Mirror(("L", "R"), (".*_HAA",)),
+    fore_aft=Mirror(("F_", "H_"), (".*_[HK]FE",)),
     tasks=("FlashNeRD-Velocity-Flat-AnymalC", "FlashNeRD-Velocity-Rough-AnymalC"),
 )

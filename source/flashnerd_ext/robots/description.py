@@ -58,14 +58,16 @@ def per_joint[Value](joints: Iterable[str], patterns: dict[str, Value]) -> dict[
 
 @dataclass(frozen=True)
 class Mirror:
-    """The left-right symmetry of a robot: whatever it can do, its mirror image can do too.
+    """A symmetry of a robot: whatever it can do, its mirror image can do too.
 
-    Frames follow x forward, y left, z up; the plane of the mirror is that of x and z.
+    Frames follow x forward, y left, z up; the plane of the mirror is that of x and z (left and right), or that of y and
+    z (front and back).
 
     Attributes:
-        sides: What says left and what says right in a name; the first that occurs in a name is exchanged, and a name
-            with neither is its own image.
-        turned: Regular expressions of the joints whose angle changes its sign in the mirror: those about x or z.
+        sides: What says left and what says right in a name, or front and back; the first that occurs in a name is
+            exchanged, and a name with neither is its own image.
+        turned: Regular expressions of the joints whose angle changes its sign in the mirror: for left and right those
+            about x or z, for front and back those about y or z.
     """
 
     sides: tuple[str, str]
@@ -162,6 +164,8 @@ class RobotDescription:
     """Range of each condition of the layout in the data."""
     mirror: Mirror | None = None
     """Its left-right symmetry, if it has one: training data count twice."""
+    fore_aft: Mirror | None = None
+    """Its front-back symmetry, if it nearly has one: samples of a policy count four times, training data do not."""
     cone: str = "pyramidal"
     """Friction cone of the task's solver."""
     impratio: float = 1.0

@@ -19,7 +19,7 @@ from isaaclab_tasks.contrib.velocity.config.anymal_c.agents.rsl_rl_ppo_cfg impor
 from isaaclab_tasks.core.velocity.config.g1.agents.rsl_rl_ppo_cfg import G1FlatPPORunnerCfg
 from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import UnitreeGo2FlatPPORunnerCfg
 
-from flashnerd_ext.rl.symmetry import left_right
+from flashnerd_ext.rl.symmetry import four_ways, left_right
 
 
 def walk(easy: dict[str, float]) -> list[dict[str, Any]]:
@@ -55,8 +55,8 @@ def _scheduled(algorithm: Any, stages: list[dict[str, Any]]) -> ScheduledPpoCfg:
     return ScheduledPpoCfg(**own, stages=stages)
 
 
-def _mirrored(algorithm: Any) -> None:
-    algorithm.symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=left_right)
+def _mirrored(algorithm: Any, images: Any = left_right) -> None:
+    algorithm.symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=images)
     algorithm.num_learning_epochs = 3
 
 
@@ -74,7 +74,7 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
         super().__post_init__()
         self.algorithm = _scheduled(self.algorithm, walk({"dof_torques_l2": -1.0e-5}))
         self.algorithm.num_mini_batches = 6
-        _mirrored(self.algorithm)
+        _mirrored(self.algorithm, four_ways)
         self.experiment_name = "flashnerd_anymal_c_flat"
 
 
