@@ -31,13 +31,13 @@ def walk(easy: dict[str, float]) -> list[dict[str, Any]]:
     steady = {"alive": 0.5, "feet_air_time": 0.0}
     return [
         {
-            "until": 80,
+            "until": 60,
             "commands": {"lin_vel_x": [0.2, 0.6], "lin_vel_y": [0.0, 0.0], "rel_standing_envs": 0.0},
             "rewards": {"alive": 1.0, "feet_air_time": 0.0, **easy},
             "algorithm": {"entropy_coef": 0.01},
         },
-        {"until": 150, "commands": {"lin_vel_x": [-0.6, 0.8], "lin_vel_y": [-0.4, 0.4]}, "rewards": steady},
-        {"until": 220, "commands": {"lin_vel_x": [-0.8, 1.0], "lin_vel_y": [-0.7, 0.7]}, "rewards": steady},
+        {"until": 110, "commands": {"lin_vel_x": [-0.6, 0.8], "lin_vel_y": [-0.4, 0.4]}, "rewards": steady},
+        {"until": 160, "commands": {"lin_vel_x": [-0.8, 1.0], "lin_vel_y": [-0.7, 0.7]}, "rewards": steady},
     ]
 
 
