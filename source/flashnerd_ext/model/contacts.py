@@ -100,7 +100,7 @@ class ContactEncoder(nn.Module):
         features = torch.cat((features * self.scale, 0.5 * closing, 50.0 * left), -1)
         features = features.to(self.project.weight.dtype)
         link = torch.where(rows.used, rows.link, torch.zeros_like(rows.link))
-        hidden = torch.where(used, self.rows(features) + self.link(link), torch.zeros((), dtype=features.dtype))
+        hidden = torch.where(used, self.rows(features) + self.link(link), features.new_zeros(()))
         if self.slots:
             score = torch.einsum("...kr,mr->...mk", self.key(hidden), self.queries)
             score = score.masked_fill(~rows.used.unsqueeze(-2), float("-inf"))

@@ -1,7 +1,8 @@
 """The drives that run in the simulation against those that the bundle was trained with.
 
 A model of position targets has learned what its drives do with them. Gains, limits and kind of motor must be the same;
-where they are not, the robot would move as if they were.
+where they are not, the robot would move as if they were. Events write the gains of Newton's actuators in place and tell
+nobody, so that they are looked at again after resets.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+import warp as wp
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.mapping import joint_name
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card
+    from flashnerd_ext.solver.notices import Notices
 
 TOLERANCE = 1e-3
 """Relative difference of a gain or limit that is accepted."""
@@ -71,24 +75,68 @@ def running_drives(model: Any, adapter: Any) -> dict[str, Motor]:
         for d, name in of_dof.items()
     }
     for actuator in adapter.actuators if adapter is not None else ():
-        values = _values(actuator)
+        values = {field: np.asarray(array.numpy()) for field, array in _arrays(actuator).items()}
         for row, dof in enumerate(np.asarray(actuator.indices.numpy()).tolist()):
             if int(dof) in of_dof:
                 found[of_dof[int(dof)]] = {field: float(column[row]) for field, column in values.items()}
     return found
 
 
-def _values(actuator: Any) -> dict[str, np.ndarray]:
-    """Columns of one of Newton's actuators, whose parameters are arrays over its joints; unknown parts give none."""
-    values: dict[str, np.ndarray] = {}
+class DriveWatch:
+    """Notices drives that an event changed although the model has learned them as they were.
+
+    Args:
+        card: The bundle's card; a bundle of efforts has learned no drives, and there is nothing to watch.
+        adapter: Isaac Lab's adapter of Newton actuators, ``None`` where the task runs none.
+    """
+
+    def __init__(self, card: Card, adapter: Any) -> None:
+        watched = adapter is not None and card.actuation.drive is not None
+        self._name = card.name
+        self._actuators = list(adapter.actuators) if watched else []
+        self._kept = [(i, field, now.clone()) for i, field, now in self._now()]
+        self._look = True
+
+    def look_again(self) -> None:
+        """Environments were reset, which is when events randomise."""
+        self._look = True
+
+    def report(self, notices: Notices) -> None:
+        """Say once that a drive is another than it was.
+
+        Raises:
+            FlashNerdError: Where that is refused.
+        """
+        if not self._look or notices.said("drives"):
+            return
+        for (_, field, now), (_, _, kept) in zip(self._now(), self._kept, strict=True):
+            if not torch.equal(now, kept):
+                notices.say(
+                    "drives",
+                    f"An event changed the {field.replace('_', ' ')} of a motor, but the bundle '{self._name}' has "
+                    "learned the motors as they were: the learned dynamics go on as trained. Remove the event.",
+                )
+        self._look = False
+
+    def _now(self) -> list[tuple[int, str, torch.Tensor]]:
+        return [
+            (i, field, wp.to_torch(array, requires_grad=False))
+            for i, actuator in enumerate(self._actuators)
+            for field, array in _arrays(actuator).items()
+        ]
+
+
+def _arrays(actuator: Any) -> dict[str, Any]:
+    """Parameters of one of Newton's actuators, Warp arrays over its joints; unknown parts give none."""
+    values: dict[str, Any] = {}
     drive = actuator.drive
     if type(drive).__name__ == "DrivePD":
-        values = {"stiffness": drive.kp.numpy(), "damping": drive.kd.numpy()}
+        values = {"stiffness": drive.kp, "damping": drive.kd}
     for clamp in actuator.clamping:
         if type(clamp).__name__ == "ClampingDCMotor":
-            values["saturation"] = clamp.saturation_effort.numpy()
-            values["velocity_limit"] = clamp.velocity_limit.numpy()
-            values["effort_limit"] = clamp.max_motor_effort.numpy()
+            values["saturation"] = clamp.saturation_effort
+            values["velocity_limit"] = clamp.velocity_limit
+            values["effort_limit"] = clamp.max_motor_effort
         elif hasattr(clamp, "max_effort"):
-            values["effort_limit"] = clamp.max_effort.numpy()
+            values["effort_limit"] = clamp.max_effort
     return values

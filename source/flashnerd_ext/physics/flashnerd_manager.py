@@ -16,7 +16,7 @@ from newton.solvers import SolverMuJoCo
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.frame import frame_names
 from flashnerd_ext.physics.bundles import choose_bundle
-from flashnerd_ext.physics.drives import check_drives
+from flashnerd_ext.physics.drives import DriveWatch, check_drives
 from flashnerd_ext.physics.environment import attach, calling_environment
 from flashnerd_ext.physics.facts import check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
@@ -88,6 +88,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             # The envelope says what a model knows; the simulator itself knows everything.
             guard_margin=_NO_MARGIN if solver_cfg.model == ENGINE else solver_cfg.guard_margin,
             guard_history=solver_cfg.guard_history,
+            strict=solver_cfg.strict,
             **kwargs,
         )
 
@@ -159,12 +160,11 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         findings = check_simulation(card, cls.get_model(), physics_dt, NewtonManager._decimation)
         check_drives(card, cls.get_model(), cls._adapter)
         for warning in findings.warnings:
-            if cfg.strict:
-                raise FlashNerdError(f"{warning[:-1]} (refused because solver_cfg.strict is on).")
-            logger.warning("%s", warning)
+            solver.notices.say(warning, warning)
         if findings.unchecked:
             logger.info("FlashNeRD: the card does not say, so it was not checked: %s.", ", ".join(findings.unchecked))
         solver.clock = clock
+        solver.drives = DriveWatch(card, cls._adapter)
         solver.dump = GuardDump(
             cls._dump_folder(cfg, env),
             cfg.guard_dumps,
@@ -267,15 +267,17 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         """After the step, on the host: report what the guard held."""
         solver = cls._learned()
         if solver.dump is not None:
-            solver.report_guard(solver.dump)
+            solver.report(solver.dump)
 
     @classmethod
     def _refuse_changes(cls) -> None:
-        """What an event changed since the last step, where that must not pass with a warning."""
+        """What an event changed since the last step, where that must not pass with a warning or without one."""
+        solver = cls._learned()
+        if solver.drives is not None:
+            solver.drives.report(solver.notices)
         if not NewtonManager._model_changes:
             return
         model: Any = cls.get_model()
-        cfg = cls._solver_cfg()
         if ModelFlags.BODY_INERTIAL_PROPERTIES in NewtonManager._model_changes:
             mass = wp.to_torch(model.body_mass)
             bad = torch.nonzero(~(mass > 0)).flatten()
@@ -285,9 +287,9 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
                     "is needed: correct the event that randomises it."
                 )
         ignored = [c for c in NewtonManager._model_changes if c in NewtonManager._ignored_model_changes]
-        if cfg.strict and ignored:
-            text = NewtonManager._ignored_model_changes[ignored[0]]
-            raise FlashNerdError(f"{text[:-1]} (refused because solver_cfg.strict is on).")
+        # The parent says these once.
+        if solver.notices.strict and ignored:
+            solver.notices.say("ignored", NewtonManager._ignored_model_changes[ignored[0]])
 
     @classmethod
     def _log_solver_debug(cls) -> None:

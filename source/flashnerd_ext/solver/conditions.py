@@ -6,7 +6,6 @@ that world shows the new value. Values beyond the training data are clamped, cou
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +15,10 @@ from torch import Tensor
 
 from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.robots.description import inertial_condition
+from flashnerd_ext.solver.notices import Notices
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card
-
-logger = logging.getLogger(__name__)
 
 
 class ConditionStage:
@@ -31,6 +29,7 @@ class ConditionStage:
         model: Finalised Newton model, still with the asset's own properties.
         base: Index of each world's root body, int64 [N].
         values: The stepper's buffer [N, C], written in place.
+        notices: Where to say what the model does not see; ``None`` makes a lenient one.
 
     Attributes:
         clamped: Worlds whose conditions lie outside of the training data, as of the last update.
@@ -39,10 +38,10 @@ class ConditionStage:
         FlashNerdError: When a condition names a link that the robot in the scene does not have.
     """
 
-    def __init__(self, card: Card, model: Any, base: Tensor, values: Tensor) -> None:
+    def __init__(self, card: Card, model: Any, base: Tensor, values: Tensor, notices: Notices | None = None) -> None:
         self.names, self._name, self._model, self._values = card.robot.conditions, card.name, model, values
         self.clamped = 0
-        self._warned: set[str] = set()
+        self._notices = Notices() if notices is None else notices
         if not self.names:
             return
         ranges = card.envelope.frame
@@ -111,30 +110,28 @@ class ConditionStage:
         beyond = ((values - inside).abs() > 1e-3).any(1)
         self.clamped = int(beyond.sum())
         self._values.copy_(inside)
-        if self.clamped and "range" not in self._warned:
-            self._warned.add("range")
+        if self.clamped and not self._notices.said("range"):
             worst = int((values - inside).abs().amax(1).argmax())
             which = int((values - inside)[worst].abs().argmax())
-            logger.warning(
-                "%d worlds have a %s beyond the training data of the bundle '%s' (world %d: %.4g, known are %.4g to "
-                "%.4g): it is clamped there. Narrow the event's range, or train on a wider one.",
-                self.clamped, self.names[which], self._name, worst, float(values[worst, which]),
-                float(self._low[which]), float(self._high[which]),
-            )  # fmt: skip
+            self._notices.say(
+                "range",
+                f"{self.clamped} worlds have a {self.names[which]} beyond the training data of the bundle "
+                f"'{self._name}' (world {worst}: {float(values[worst, which]):.4g}, known are "
+                f"{float(self._low[which]):.4g} to {float(self._high[which]):.4g}): it is clamped there. Narrow the "
+                "event's range, or train on a wider one.",
+            )
         self._mention_unseen(torch.cat((factor.abs().unsqueeze(1), shift.abs()), 1))
 
     def _mention_unseen(self, changes: Tensor) -> None:
         """Say once which body changed although the model is not conditioned on it; ``changes`` [bodies, 4]."""
         unseen = torch.where(self._covered, 0.0, changes)
-        if "unseen" in self._warned or not bool((unseen > 1e-3).any()):
+        if self._notices.said("unseen") or not bool((unseen > 1e-3).any()):
             return
-        self._warned.add("unseen")
         body, what = divmod(int(unseen.argmax()), 4)
-        logger.warning(
-            "An event changed the %s of %s, but the bundle '%s' is conditioned on %s only: the learned dynamics go on "
-            "as trained. Remove the event, or train on randomised data.",
-            "mass" if what == 0 else f"centre of mass along {'xyz'[what - 1]}",
-            self._model.body_label[body],
-            self._name,
-            ", ".join(self.names),
-        )  # fmt: skip
+        quantity = "mass" if what == 0 else f"centre of mass along {'xyz'[what - 1]}"
+        self._notices.say(
+            "unseen",
+            f"An event changed the {quantity} of {self._model.body_label[body]}, but the bundle '{self._name}' is "
+            f"conditioned on {', '.join(self.names)} only: the learned dynamics go on as trained. Remove the event, or "
+            "train on randomised data.",
+        )

@@ -21,6 +21,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.contacts import ROW_SIZE, ContactRows
 from flashnerd_ext.solver.contact_kernels import BOX, CAPSULE, CYLINDER, FAR, MESH, SPHERE, find_contacts, pack_rows
 from flashnerd_ext.solver.fixed_contacts import FixedRows, GroundPlanes, RobotShapes
+from flashnerd_ext.solver.notices import Notices
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card
@@ -38,6 +39,8 @@ class ContactStage:
         found: Contacts within the gap of each world at the last step, int32 [N]; more than K means that some were
             dropped, the least deep.
         overflow: Model steps in which that happened, int64 [N]; none with fixed contacts.
+        needed: Most contacts within the gap that each world had at once, int32 [N].
+        up: Normal of the ground, world frame; on terrain, where each contact has its own, the vertical.
         touching: Distance of each link's nearest point at the last step [m], float32 [N, L].
 
     Raises:
@@ -51,6 +54,8 @@ class ContactStage:
         worlds = max(int(model.world_count), 1)
         self.found = torch.zeros(worlds, dtype=torch.int32, device=device)
         self.overflow = torch.zeros(worlds, dtype=torch.int64, device=device)
+        self.needed = torch.zeros_like(self.found)
+        self.up = np.array([0.0, 0.0, 1.0])
         self.touching = torch.full((worlds, max(len(self.links), 1)), FAR, device=device)
         if not self.capacity:
             return
@@ -133,7 +138,7 @@ class ContactStage:
         self._plane_shape = wp.array(np.array(planes, np.int32), dtype=int, device=device)
         self._near = wp.zeros((worlds, len(slots)), dtype=wp.vec4, device=device)
         self._which = wp.zeros((worlds, len(slots)), dtype=int, device=device)
-        self.ground, self._planes = int(planes[0]), torch.tensor(planes)
+        self.ground, self._planes, self.up = int(planes[0]), torch.tensor(planes), normals[0]
         self._table = torch.tensor(table)
         first = {self.links.index(names[bodies[s]]): i for i, s in reversed(list(enumerate(slots)))}
         self.link_shape = np.array(
@@ -210,5 +215,25 @@ class ContactStage:
         if self._fixed is not None:
             return self._fixed.rows(state, self._dirty_out)
         if count:
-            self.overflow += self.found > self.capacity
+            self._count()
         return self._rows
+
+    def _count(self) -> None:
+        self.overflow += self.found > self.capacity
+        torch.maximum(self.needed, self.found, out=self.needed)
+
+    def report(self, notices: Notices) -> None:
+        """Say once that contacts were dropped, on the host.
+
+        Raises:
+            FlashNerdError: Where that is refused.
+        """
+        if not self.capacity or notices.said("overflow") or not bool(self.overflow.any()):
+            return
+        world = int(self.needed.argmax())
+        notices.say(
+            "overflow",
+            f"World {world} has {int(self.needed[world])} contacts within {self.gap:g} m, but the bundle "
+            f"'{self._name}' takes the {self.capacity} deepest, as its training data did, and the others go unfelt: "
+            "train one with more rows where that matters (contact_stage.overflow counts such steps of each world).",
+        )

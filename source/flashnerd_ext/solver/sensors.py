@@ -6,6 +6,9 @@ its last solver step. A link that lifted off within the step has a mean force to
 the ground and with a good part of the weight on them touch it, and others read exactly 0, whatever small number the
 network gave. docs/rewards.md has what that rule is worth. Forces between links of one robot are not reported. A model
 that predicts no forces leaves every sensor at exactly 0.
+
+All three components are there, friction included. Isaac Lab splits them into normal and friction along the ground's
+normal; on terrain, where a link's normal is not kept, along the vertical. There are no contact points.
 """
 
 from __future__ import annotations
@@ -126,7 +129,7 @@ class SensorStage:
 
         fill(contacts.rigid_contact_shape0, shapes[place].astype(np.int32))
         fill(contacts.rigid_contact_shape1, np.full(size, self._contacts.ground, np.int32))
-        fill(contacts.rigid_contact_normal, np.tile(np.array([0.0, 0.0, 1.0], np.float32), (size, 1)))
+        fill(contacts.rigid_contact_normal, np.tile(self._contacts.up.astype(np.float32), (size, 1)))
         contacts.rigid_contact_count.assign(np.array([size], np.int32))
         if contacts.force is not None:
             contacts.force.zero_()

@@ -20,6 +20,7 @@ from flashnerd_ext.solver.frame import FrameStage
 from flashnerd_ext.solver.guard import GuardStage, card_bounds
 from flashnerd_ext.solver.integrate import ModelClock
 from flashnerd_ext.solver.mapping import map_state, root_bodies
+from flashnerd_ext.solver.notices import Notices
 from flashnerd_ext.solver.sensors import SensorStage
 from flashnerd_ext.solver.stream import StreamStage
 from flashnerd_ext.solver.terrain_contacts import contact_stage
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from flashnerd_ext.bundle.store import Bundle
     from flashnerd_ext.model.stepper import Stepper
+    from flashnerd_ext.physics.drives import DriveWatch
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class SolverFlashNerd(SolverMuJoCo):
         stepper: Runs the bundle's model for all worlds.
         guard_margin: Share of the training envelope's width by which states may leave it.
         guard_history: Steps kept for the guard's dump.
+        strict: Refuse what has no effect, instead of saying so once.
         mujoco: Arguments of :class:`SolverMuJoCo`.
     """
 
@@ -60,6 +63,7 @@ class SolverFlashNerd(SolverMuJoCo):
         *,
         guard_margin: float = 0.25,
         guard_history: int = 16,
+        strict: bool = False,
         **mujoco: Any,
     ) -> None:
         super().__init__(model, **mujoco)
@@ -72,6 +76,8 @@ class SolverFlashNerd(SolverMuJoCo):
         self.clock: ModelClock | None = None
         self._look_again = True
         self.dump: GuardDump | None = None
+        self.drives: DriveWatch | None = None
+        self.notices = Notices(strict)
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
             self.contact_stage = contact_stage(card, model, self.torch_device)
@@ -87,8 +93,9 @@ class SolverFlashNerd(SolverMuJoCo):
                 card_bounds(card, guard_margin), columns.worlds, len(columns.u), guard_history, self.torch_device
             )
             self.conditions = ConditionStage(
-                card, model, torch.from_numpy(root_bodies(model)).to(self.torch_device), stepper.condition
-            )
+                card, model, torch.from_numpy(root_bodies(model)).to(self.torch_device), stepper.condition,
+                self.notices,
+            )  # fmt: skip
         self.write = WriteStage(model, self.frame)
 
     def step(  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -145,6 +152,8 @@ class SolverFlashNerd(SolverMuJoCo):
         """An environment begins a new episode in these worlds: their past and their guard marks are dropped."""
         self.stream.forget_worlds(env_ids)
         self.guard.cleared(env_ids)
+        if self.drives is not None:
+            self.drives.look_again()
 
     def notify_model_changed(self, flags: int) -> None:
         """Properties changed: the analytical model beside follows, and conditions that the bundle knows."""
@@ -164,10 +173,17 @@ class SolverFlashNerd(SolverMuJoCo):
         if self.sensors.capacity:
             self.frame.views(self._last_state, control).joint_f.index_copy_(1, self.frame.map.u, self.sensors.torque)
 
-    def report_guard(self, dump: GuardDump) -> None:
-        """Report failures of the last model step, if any; the one place of a step where the host waits for a flag."""
+    def report(self, dump: GuardDump) -> None:
+        """Report failures of the last model step and contacts without a row; where the host waits for flags.
+
+        Raises:
+            FlashNerdError: Where contacts were dropped and that is refused.
+        """
         if bool(self.guard.failed.any()):
             dump.report(self.guard, self.stream.steps, self.frame.good)
+        # MuJoCo C finds its contacts itself.
+        if not isinstance(self.stream.stepper, EngineStepper):
+            self.contact_stage.report(self.notices)
 
     @property
     def nbytes(self) -> int:

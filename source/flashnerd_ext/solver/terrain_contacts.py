@@ -137,7 +137,7 @@ class TerrainContactStage(ContactStage):
         self.found.copy_(self._detector.found)
         self.touching.copy_(self._detector.touching)
         if count:
-            self.overflow += self.found > self.capacity
+            self._count()
         return rows
 
 
