@@ -276,12 +276,26 @@ def test_words_of_the_command_line() -> None:
         ({"share": 1.0}, "between 0 and 1"),
         ({"power": 0.0}, "refresh.power is 0.0"),
         ({"beside": "maybe"}, "auto, true"),
+        ({"more": {"/nowhere": 0.1}}, "refresh.more names /nowhere"),
+        ({"more": {"/nowhere": 2.0}}, "between 0 and 1"),
     ],
 )
 def test_options_that_cannot_work_are_refused(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
     (tmp_path / "dataset.json").write_text("{}")
     with pytest.raises(FlashNerdError, match=sentence):
         RefreshOptions(**({"every": 3, "data": str(tmp_path)} | change)).check("cartpole")
+
+
+def test_further_data_go_into_the_mix(make: Any, tmp_path: Path) -> None:
+    other = tmp_path / "visited"
+    other.mkdir()
+    (other / "dataset.json").write_text("{}")
+    refresh, _, _ = make(more={str(other): 0.12}, beside="false")
+    refresh.after(3)
+    found = next(spec for kind, spec in STARTED if kind == "tune")["more"]
+    assert found == {str(other): 0.12, refresh.state.rounds[0].data: pytest.approx(0.4)}
+    with pytest.raises(FlashNerdError, match="sum to 1.02"):
+        make(name="other", more={str(other): 0.62})
 
 
 def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ class Refresh:
             spec: dict[str, Any] = {
                 "bundle": item.bundle,
                 "data": options.data,
-                "more": {path: options.share / len(recorded) for path in recorded},
+                "more": options.more | {path: options.share / len(recorded) for path in recorded},
                 "seed": item.number,
                 "device": self._device,
                 "options": {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.training.mixture import check_shares
 
 PREFIX = "refresh."
 
@@ -35,6 +36,10 @@ class RefreshOptions:
     older: int = option(2, "checkpoints of earlier refreshes that are recorded too")
     pushes: float = option(0.25, "share of the recorded worlds that are pushed")
     share: float = option(0.4, "share of the training windows from recorded data")
+    more: dict[str, float] = field(
+        default_factory=dict,
+        metadata={"help": "further data set -> its share of the windows, as the bundle had them: {data/visited: 0.12}"},
+    )
     rounds: int = option(4, "latest refreshes whose data are trained on")
     minutes: float = option(3.0, "fine-tuning [min]; unused with updates")
     updates: int = option(0, "optimiser steps of the fine-tuning; 0 takes as many as fit into minutes")
@@ -74,6 +79,16 @@ class RefreshOptions:
             raise FlashNerdError(f"refresh.noise is {self.noise}, but numbers of 0 or more are needed.")
         if not 0.0 < self.share < 1.0:
             raise FlashNerdError(f"refresh.share is {self.share}, but a number between 0 and 1 is needed.")
+        check_shares(self.more, self.data)
+        self.more = {str(Path(folder).resolve()): share for folder, share in self.more.items()}
+        for folder in self.more:
+            if not (Path(folder) / "dataset.json").is_file():
+                raise FlashNerdError(f"refresh.more names {folder}, which is no data set: give a folder of one.")
+        if self.share + sum(self.more.values()) >= 1.0:
+            raise FlashNerdError(
+                f"refresh.share and the shares in refresh.more sum to {self.share + sum(self.more.values()):.3g}, but less "
+                f"than 1 is needed: refresh.data={self.data} has the rest."
+            )
         if not 0.0 <= self.pushes <= 1.0:
             raise FlashNerdError(f"refresh.pushes is {self.pushes}, but a share from 0 to 1 is needed.")
         if self.updates == 0 and not self.minutes > 0:
