@@ -294,7 +294,7 @@ def test_further_data_go_into_the_mix(make: Any, tmp_path: Path) -> None:
     refresh.after(3)
     found = next(spec for kind, spec in STARTED if kind == "tune")["more"]
     assert found == {str(other): 0.12, refresh.state.rounds[0].data: pytest.approx(0.4)}
-    with pytest.raises(FlashNerdError, match="sum to 1.02"):
+    with pytest.raises(FlashNerdError, match=r"sum to 1\.02"):
         make(name="other", more={str(other): 0.62})
 
 

@@ -86,8 +86,8 @@ class RefreshOptions:
                 raise FlashNerdError(f"refresh.more names {folder}, which is no data set: give a folder of one.")
         if self.share + sum(self.more.values()) >= 1.0:
             raise FlashNerdError(
-                f"refresh.share and the shares in refresh.more sum to {self.share + sum(self.more.values()):.3g}, but less "
-                f"than 1 is needed: refresh.data={self.data} has the rest."
+                f"refresh.share and the shares in refresh.more sum to {self.share + sum(self.more.values()):.3g}, but "
+                f"less than 1 is needed: refresh.data={self.data} has the rest."
             )
         if not 0.0 <= self.pushes <= 1.0:
             raise FlashNerdError(f"refresh.pushes is {self.pushes}, but a share from 0 to 1 is needed.")
