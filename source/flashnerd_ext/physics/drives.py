@@ -91,9 +91,8 @@ class DriveWatch:
     """
 
     def __init__(self, card: Card, adapter: Any) -> None:
-        watched = adapter is not None and card.actuation.drive is not None
         self._name = card.name
-        self._actuators = list(adapter.actuators) if watched else []
+        self._actuators = [] if adapter is None or card.actuation.drive is None else list(adapter.actuators)
         self._kept = [(i, field, now.clone()) for i, field, now in self._now()]
         self._look = True
 
