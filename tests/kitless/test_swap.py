@@ -56,8 +56,10 @@ def test_a_swapped_world_steps_as_a_new_one(make_world: Callable[..., Any], runn
     swap_bundle(world.solver, bundle, 0.25)
     # The same positions as the solver last wrote: nothing but the swap says that the past is over.
     held = (before[:, :2], before[:, 2:])
-    assert torch.equal(moved(world, held, 5), moved(fresh, held, 5))
-    assert not torch.equal(moved(running(), held, 5), moved(fresh, held, 5))
+    swapped, wanted, old = moved(world, held, 5), moved(fresh, held, 5), moved(running(), held, 5)
+    # Weights that lie elsewhere in memory may be summed in another order: a last bit, where other weights are far off.
+    torch.testing.assert_close(swapped, wanted, atol=1e-6, rtol=1e-6)
+    assert (old - wanted).abs().max() > 1e-3
     assert world.solver.bundle.hash == bundle.hash
     assert [parameter.data_ptr() for parameter in world.solver.stream.stepper.model.parameters()] == weights
 
