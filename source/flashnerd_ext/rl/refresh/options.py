@@ -79,8 +79,8 @@ class RefreshOptions:
             raise FlashNerdError(f"refresh.noise is {self.noise}, but numbers of 0 or more are needed.")
         if not 0.0 < self.share < 1.0:
             raise FlashNerdError(f"refresh.share is {self.share}, but a number between 0 and 1 is needed.")
-        check_shares(self.more, self.data)
         self.more = {str(Path(folder).resolve()): share for folder, share in self.more.items()}
+        check_shares(self.more, self.data)
         for folder in self.more:
             if not (Path(folder) / "dataset.json").is_file():
                 raise FlashNerdError(f"refresh.more names {folder}, which is no data set: give a folder of one.")
