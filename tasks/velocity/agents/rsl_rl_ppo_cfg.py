@@ -41,6 +41,15 @@ def walk(easy: dict[str, float]) -> list[dict[str, Any]]:
     ]
 
 
+def step() -> list[dict[str, Any]]:
+    """A biped's: standing and slow steps forward, then all speeds forward, then the task itself."""
+    forward = {"lin_vel_y": [0.0, 0.0], "ang_vel_z": [-0.5, 0.5]}
+    return [
+        {"until": 100, "commands": {"lin_vel_x": [0.0, 0.5], **forward}, "rewards": {"alive": 1.0}},
+        {"until": 200, "commands": {"lin_vel_x": [0.0, 0.8], **forward}, "rewards": {"alive": 0.5}},
+    ]
+
+
 @configclass
 class ScheduledPpoCfg(RslRlPpoAlgorithmCfg):
     """PPO with a schedule."""
@@ -92,10 +101,13 @@ class FlashNerdGo2FlatPPORunnerCfg(UnitreeGo2FlatPPORunnerCfg):
 
 @configclass
 class FlashNerdG1FlatPPORunnerCfg(G1FlatPPORunnerCfg):
-    """G1 on flat ground."""
+    """G1 on flat ground: it stands first, and with half the noise, since with all of it a humanoid falls at once."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.algorithm = _scheduled(self.algorithm, step())
+        self.algorithm.num_mini_batches = 6
+        self.actor.distribution_cfg.init_std = 0.5
         _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_g1_flat"
 
