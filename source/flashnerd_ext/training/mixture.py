@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ def load_mixed(data: str, more: Mapping[str, float], robot: Any) -> tuple[Trajec
     from flashnerd_ext.data.dataset import load_trajectories
 
     folders = (data, *more)
-    train, val = ([load_trajectories(folder, split, robot) for folder in folders] for split in ("train", "val"))
+    train, val = (_alike([load_trajectories(folder, split, robot) for folder in folders]) for split in ("train", "val"))
     if not more:
         return train[0], val[0], None
     seeds = tuple(int(part.meta.get("seed", 0)) for part in train)
@@ -75,6 +76,32 @@ def load_mixed(data: str, more: Mapping[str, float], robot: Any) -> tuple[Trajec
     )
     shares = (1.0 - sum(more.values()), *more.values())
     return joined(train), joined(val), Sources(folders, shares, of_train, of_val, seeds)
+
+
+def _alike(parts: list[Trajectories]) -> list[Trajectories]:
+    return [parts[0], *(cut(part, parts[0].valid.shape[1]) for part in parts[1:])]
+
+
+def cut(part: Trajectories, steps: int) -> Trajectories:
+    """Trajectories of at most ``steps`` steps: longer ones become several, each begins where the one before ends.
+
+    Behind short base data long ones would pad every base trajectory to their length. Windows across a cut are lost.
+    """
+    pieces = math.ceil(part.valid.shape[1] / steps)
+    if pieces <= 1:
+        return part
+    columns = {name: _cut(getattr(part, name), pieces, steps, name) for name in ("joint_q", "joint_qd", "actuation")}
+    extra = {name: _cut(value, pieces, steps, name) for name, value in part.extra.items()}
+    valid, sampler = _cut(part.valid, pieces, steps, "valid"), _cut(part.sampler, pieces, steps, "sampler")
+    return dataclasses.replace(part, **columns, valid=valid, sampler=sampler, extra=extra)
+
+
+def _cut(array: np.ndarray, pieces: int, steps: int, name: str) -> np.ndarray:
+    """One column, piece by piece: first pieces of all trajectories, then second ones."""
+    if array.ndim == 1 or name == "condition":
+        return np.concatenate([array] * pieces)
+    size = steps + 1 if name in ("joint_q", "joint_qd") else steps
+    return _joined([array[:, k * steps : k * steps + size] for k in range(pieces)], steps, name)
 
 
 def joined(parts: list[Trajectories]) -> Trajectories:
