@@ -114,3 +114,32 @@ def test_flat_ground_keeps_its_hash_and_another_terrain_is_refused(folder: Path)
     assert load_or_export(robot, folder).hash == model.hash
     with pytest.raises(FlashNerdError, match=r"robot=cartpole touches nothing"):
         load_or_export(get_robot("cartpole"), folder, terrain="stairs")
+
+
+def test_fixed_rows_on_terrain_are_the_deepest_contact_of_each_link(folder: Path) -> None:
+    from flashnerd_ext.data.engines.mujoco_c import MujocoC
+    from flashnerd_ext.data.engines.rows import RowDetector
+
+    robot, data = get_robot("anymal_c"), columns(folder, "train")
+    assert robot.contacts is not None and robot.contacts.fixed
+    engine, fixed = MujocoC(ExportedModel.load(folder)), robot.contacts.fixed
+    q, qd = (np.concatenate([data[name][:, 3], data[name][:, 8]]) for name in ("joint_q", "joint_qd"))
+    q[0, 0], friction = np.nan, np.tile(data["friction"], 2)
+    variable = RowDetector(engine).rows(q, qd, friction)
+    rows = RowDetector(engine, fixed).rows(q, qd, friction)
+    assert (rows.link[0] == -1).all() and not rows.features[0].any() and rows.count[0] == 0
+    wanted = [robot.links.index(name) for name in fixed]
+    assert (rows.link[1:] == wanted).all() and (rows.count[1:] == len(fixed)).all()
+    touched = 0
+    # Where more contacts were found than variable rows hold, the encodings differ by the ones that were dropped.
+    for world in range(1, len(q)):
+        if variable.count[world] > variable.link.shape[1]:
+            continue
+        for place, link in enumerate(wanted):
+            mine = variable.features[world][variable.link[world] == link]
+            if len(mine):
+                touched += 1
+                np.testing.assert_array_equal(rows.features[world, place], mine[mine[:, 6].argmin()])
+            else:
+                assert rows.features[world, place, 6] == np.float32(robot.contacts.gap)
+    assert touched > 100

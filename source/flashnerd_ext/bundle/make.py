@@ -146,7 +146,7 @@ def make_card(
     name: str | None = None,
     asset_key: str | None = None,
     physical: PhysicalCard | None = None,
-    detector: str = "none",
+    detector: str = "",
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81),
     measured: Mapping[str, float] | None = None,
     lineage: Sequence[str] = (),
@@ -166,7 +166,7 @@ def make_card(
         name: Name of the bundle; the robot's by default.
         asset_key: The robot's by default.
         physical: From :func:`flashnerd_ext.bundle.facts.physical_card`; unknown by default.
-        detector: Contact detector of the data; only where the model takes rows.
+        detector: Contact detector of the data, where the model takes rows; the robot's by default.
         gravity: Gravity of the data [m/s²].
         measured: Measured errors, e.g. ``{"E1": 4e-5}``.
         lineage: Hashes of the bundles that this one was fine-tuned from.
@@ -213,7 +213,7 @@ def make_card(
             gravity=tuple(float(value) for value in gravity),
         ),
         contacts=ContactCard(
-            detector="none" if not model.rows_capacity else contacts.DETECTOR if contacts is not None else detector,
+            detector=(detector or (contacts.DETECTOR if contacts else "none")) if model.rows_capacity else "none",
             capacity=model.rows_capacity,
             gap=contacts.gap if contacts is not None else 0.0,
             links=robot.links if contacts is not None else (),

@@ -47,7 +47,8 @@ class Trajectories:
     """Columns of :data:`EXTRA` that the data set has."""
     meta: dict[str, Any]
     """Attributes of the shards, and ``folder``, ``split``, ``samplers`` (names), ``bad_rows`` and ``fixed`` (links of
-    fixed contact rows, empty for variable ones)."""
+    fixed contact rows, empty for variable ones) and ``fixed_detector`` (what finds these, where it is not the robot's
+    own)."""
 
     @property
     def transitions(self) -> int:
@@ -134,6 +135,7 @@ def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Traj
     bad = _settle(Path(folder) / split, joined)
     meta |= {"folder": str(folder), "split": split, "samplers": list(meta["samplers"]), "bad_rows": bad}
     meta["fixed"] = fixed_of(summary)
+    meta["fixed_detector"] = str(summary.get("fixed_detector", ""))
     extra = {name: joined.pop(name) for name in EXTRA if name in joined}
     return Trajectories(**joined, extra=extra, meta=meta)
 

@@ -238,6 +238,7 @@ def finish(
         measured=measured,
         lineage=lineage,
         fixed=data.meta.get("fixed", ()),
+        detector=str(data.meta.get("fixed_detector", "")),
     )
     bundle = save_bundle(out, model, card)
     write_json(run.folder / "history.json", {"history": run.history, "machine": machine_facts(), "measured": measured})

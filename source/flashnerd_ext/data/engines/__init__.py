@@ -75,11 +75,6 @@ def load_or_export(
             f"terrain is '{terrain}', but robot={robot.name} touches nothing: leave terrain out, or take a robot that "
             "walks."
         )
-    if ground is not None and contacts == "fixed":
-        raise FlashNerdError(
-            f"contacts is 'fixed', but terrain={terrain} is wanted too, and fixed rows know ground planes only: type "
-            "contacts=variable, or terrain=flat."
-        )
     from flashnerd_ext.data.engines.export import export_model
 
     if (folder / ExportedModel.FILE).exists():

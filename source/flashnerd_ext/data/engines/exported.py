@@ -16,6 +16,9 @@ from typing import Any, ClassVar
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
 
+FIXED_NEARBY = "nearby"
+"""Detector of fixed contact rows on terrain, as data sets and cards name it: it sees no farther than the gap."""
+
 
 @dataclass(frozen=True)
 class ExportedModel:

@@ -7,7 +7,9 @@ is to know of them.
 Fixed rows are a second encoding: one row for each of some links, always, in the order in which they are listed: the
 link's point nearest to the ground planes, whatever its distance.
 
-On terrain the detector is another one (:mod:`flashnerd_ext.data.engines.terrain_rows`).
+On terrain the detector is another one (:mod:`flashnerd_ext.data.engines.terrain_rows`), which sees no farther than the
+gap: there a fixed row is its link's deepest contact, and says "at the gap" of a link that has none. Such rows are for
+comparing the two encodings on recorded data; the simulator's backend makes fixed rows over planes only.
 """
 
 from __future__ import annotations
@@ -76,14 +78,16 @@ class RowDetector:
         self.engine, model = engine, engine.model
         self.fixed = model.fixed if fixed is None else fixed
         self.capacity = len(self.fixed) or model.capacity
-        self.gap = ANYWHERE if self.fixed else model.gap
+        self.gap = ANYWHERE if self.fixed and not model.terrain else model.gap
         self._nominal = self._prepared(engine.model.compile())
         self._data = self._mujoco.MjData(self._nominal)
         self._link = np.full(self._nominal.nbody, -1)
         for index, name in enumerate(model.links.values()):
             self._link[self._nominal.body(name).id] = index
         if self.fixed:
-            self._see_far()
+            self._row = self._row_of_link()
+            if not model.terrain:
+                self._see_far()
         self._base = self._nominal.body(model.base_body).id if model.floating_base else 1
         names = list(model.links.values())
         base = names.index(model.base_body) if model.floating_base else 0
@@ -101,26 +105,30 @@ class RowDetector:
         world.geom_conaffinity[:] = np.where(collides & of_robot, 1, 0)
         return world
 
-    def _see_far(self) -> None:
-        """Let the ground planes be seen from anywhere, by the shapes of the fixed links and by nothing else."""
+    def _row_of_link(self) -> np.ndarray:
+        """Row of each link [L], -1 without; each fixed link must be able to touch something."""
         model, links = self._nominal, list(self.engine.model.links)
+        of_geom = self._link[model.geom_bodyid]
+        collides = ((model.geom_contype != 0) | (model.geom_conaffinity != 0)) & (of_geom >= 0)
         for name in self.fixed:
             if name not in links:
                 raise FlashNerdError(
                     f"the fixed contacts name the link '{name}', which robot={self.engine.model.robot} does not have: "
                     f"{nearest(name, links)}"
                 )
-        # Row of each link, -1 without.
-        self._row = np.array([self.fixed.index(name) if name in self.fixed else -1 for name in links])
-        of_geom = self._link[model.geom_bodyid]
-        collides = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-        mine = collides & (of_geom >= 0) & (self._row[of_geom] >= 0)
-        for name in self.fixed:
-            if not (of_geom[mine] == links.index(name)).any():
+            if not (of_geom[collides] == links.index(name)).any():
                 raise FlashNerdError(
                     f"the fixed contacts name the link '{name}', which has no collision shape in "
                     f"robot={self.engine.model.robot}: name links that can touch the ground."
                 )
+        return np.array([self.fixed.index(name) if name in self.fixed else -1 for name in links])
+
+    def _see_far(self) -> None:
+        """Let the ground planes be seen from anywhere, by the shapes of the fixed links and by nothing else."""
+        model = self._nominal
+        of_geom = self._link[model.geom_bodyid]
+        collides = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+        mine = collides & (of_geom >= 0) & (self._row[of_geom] >= 0)
         ground = collides & (model.geom_bodyid == 0)
         if (model.geom_type[ground] != self._mujoco.mjtGeom.mjGEOM_PLANE).any():
             raise FlashNerdError(
@@ -152,7 +160,11 @@ class RowDetector:
         count = len(qpos)
         if self._rough is not None:
             mu = np.full(count, self._rough.friction()) if friction is None else np.asarray(friction)
-            return RowArrays(*self._rough.find(*self._rough.poses(data, qpos, qvel), mu, self.capacity))
+            most = 4 * len(self._row) if self.fixed else self.capacity
+            found = RowArrays(*self._rough.find(*self._rough.poses(data, qpos, qvel), mu, most))
+            if not self.fixed:
+                return found
+            return self._deepest_of_links(found, mu, np.isfinite(qpos).all(1) & np.isfinite(qvel).all(1))
         owner: list[np.ndarray] = []
         geoms: list[np.ndarray] = []
         places: list[np.ndarray] = []
@@ -246,6 +258,20 @@ class RowDetector:
         out.link[world[keep], rank[keep]] = link[keep]
         np.add.at(out.count, world, 1)
         return out
+
+    def _deepest_of_links(self, found: RowArrays, mu: np.ndarray, good: np.ndarray) -> RowArrays:
+        """Fixed rows of variable ones, which come deepest first; none for the worlds that are not ``good`` [N]."""
+        features = np.zeros((len(mu), self.capacity, ROW_SIZE), np.float32)
+        features[..., 6], features[..., 10], features[..., 11] = self.gap, mu[:, None], 1.0
+        # The deepest is written last.
+        for place in reversed(range(found.link.shape[1])):
+            row = np.where(found.link[:, place] >= 0, self._row[found.link[:, place]], -1)
+            world = np.flatnonzero(row >= 0)
+            features[world, row[world]] = found.features[world, place]
+        features[~good] = 0.0
+        links = np.array([list(self.engine.model.links).index(name) for name in self.fixed])
+        link = np.where(good[:, None], links, -1).astype(np.int16)
+        return RowArrays(features, link, np.where(good, self.capacity, 0).astype(np.int16))
 
     def _one_each(self, out: RowArrays, world: np.ndarray, link: np.ndarray, features: np.ndarray) -> RowArrays:
         """The deepest contact of each fixed link of each world, in the order of ``fixed``; the first of equals."""
