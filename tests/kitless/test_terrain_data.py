@@ -143,3 +143,14 @@ def test_fixed_rows_on_terrain_are_the_deepest_contact_of_each_link(folder: Path
             else:
                 assert rows.features[world, place, 6] == np.float32(robot.contacts.gap)
     assert touched > 100
+
+
+def test_both_encodings_have_the_same_trajectories(folder: Path, tmp_path: Path) -> None:
+    words = [f"out={tmp_path / 'fixed'}", "robot=anymal_c", "terrain=mixed", "terrain_seed=4", "workers=1", "shard=64"]
+    words += ["contacts=fixed", "train=0", "val=4", "val_steps=5", "test=0"]
+    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fixed, variable = columns(tmp_path / "fixed", "val"), columns(folder, "val")
+    for name in ("joint_q", "joint_qd", "actuation", "force"):
+        np.testing.assert_array_equal(fixed[name], variable[name])
+    assert (fixed["row_link"] >= 0).all() and fixed["rows"].shape[2] == 13 != variable["rows"].shape[2]

@@ -204,7 +204,7 @@ def terrain_starts(engine: Engine, draws: list, generators: list[np.random.Gener
     from flashnerd_ext.data.engines.rows import RowDetector
 
     terrain = Terrain.from_dict(engine.model.terrain)  # type: ignore[attr-defined]
-    detector = RowDetector(engine)  # type: ignore[arg-type]
+    detector = RowDetector(engine, fixed=())  # type: ignore[arg-type]
     placed = []
     for n, (q, qd, policy) in draws:
         start = q.copy()
