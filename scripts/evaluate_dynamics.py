@@ -250,7 +250,7 @@ def measure_chaos(
         predictor = disturbed_predictor(engine, robot.layout, factor * spread, config.seed)
         found[f"x{factor:g}"] = seed_report(roll_out(predictor, test, config.batch), test)
     rows = {
-        f"simulator, {name}": {**report, "params": 0, "flops_per_step": 0, "seeds": [0]}
+        f"simulator, {name}": {**report, "params": 0, "flops_per_step": 0, "seeds": [report]}
         for name, report in found.items()
     }
     print("the simulator against itself, disturbed at every step like the first model errs:")

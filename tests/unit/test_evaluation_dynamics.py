@@ -78,6 +78,14 @@ def test_a_model_that_blows_up_is_null_in_json_and_counted(tmp_path):
     assert "100.0 %" in table
 
 
+def test_a_horizon_that_no_trajectory_has_is_a_dash_in_the_table():
+    test = dynamics.make_test_set(data(), CART, [1, 5000], rollouts=8, all_frames=0, seed=0)
+    report = dynamics.model_report([dynamics.seed_report(dynamics.roll_out(by_hand, test, 4), test)], [1, 5000])
+    table = dynamics.error_table({"m": {"params": 1, "flops_per_step": 2, **report}}, report["seeds"][0], [1, 5000])
+    assert report["E"]["5000"] is None and "not finite" not in table
+    assert [line.split()[-3:] for line in table.splitlines()[2:]] == [["-", "-", "-"]] * 2
+
+
 def test_seeds_are_averaged_and_kept():
     test = dynamics.make_test_set(data(), CART, [1, 5], rollouts=8, all_frames=0, seed=0)
 

@@ -265,13 +265,18 @@ def error_table(
         many = f" ({len(report['seeds'])} seeds)" if len(report["seeds"]) > 1 else ""
         rows.append(
             [f"{name}{many}", f"{report['params']:,}", f"{report['flops_per_step']:,}"]
-            + [show(report["E"][str(h)]) for h in horizons]
-            + [show(report["median"][str(horizons[-1])]), f"{100 * (report['diverged'] or 0.0):.1f} %"]
+            + _cells(report, report["seeds"][0]["rollouts"], horizons)
         )
     if floor is not None:
-        rows.append(
-            ["reference noise", "", ""]
-            + [show(floor["E"][str(h)]) for h in horizons]
-            + [show(floor["median"][str(horizons[-1])]), f"{100 * (floor['diverged'] or 0.0):.1f} %"]
-        )
+        rows.append(["reference noise", "", ""] + _cells(floor, floor["rollouts"], horizons))
     return text_table(rows)
+
+
+def _cells(report: Mapping[str, Any], rollouts: Mapping[str, int], horizons: Sequence[int]) -> list[str]:
+    """Errors, the last median and the share that diverged; ``-`` where no trajectory is long enough."""
+
+    def cell(key: str, horizon: int) -> str:
+        return show(report[key][str(horizon)]) if rollouts[str(horizon)] else "-"
+
+    diverged = f"{100 * (report['diverged'] or 0.0):.1f} %" if rollouts[str(horizons[-1])] else "-"
+    return [*(cell("E", h) for h in horizons), cell("median", horizons[-1]), diverged]
