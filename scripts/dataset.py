@@ -49,6 +49,7 @@ class DatasetConfig:
     balance_steps: int | None = _help(None, "steps in a balancing trajectory")
     terrain: str = _help("flat", "what legged robots walk on: flat, stairs, boxes, field or mixed")
     terrain_seed: int = _help(0, "decides the terrain, nothing else")
+    blind: bool = _help(False, "fixed contact rows on terrain know the ground planes only, as NeRD was published")
     seed: int = _help(0, "decides every number, with the options above and engine, shard and samplers")
     engine: str = _help("mujoco_c", "mujoco_c or mujoco_warp")
     shard: int | None = _help(
@@ -137,7 +138,7 @@ def main() -> int:
 
     workers = config.workers or max(1, len(os.sched_getaffinity(0)) // local)
     started = time.perf_counter()
-    model = load_or_export(robot, folder, config.contacts, config.terrain, config.terrain_seed)
+    model = load_or_export(robot, folder, config.contacts, config.terrain, config.terrain_seed, config.blind)
     engine = build_engine(config.engine, model, workers, config.device)
     command = "python scripts/dataset.py " + shlex.join(sys.argv[1:])
     writer = Writer(folder, robot, model, engine, plan, rank, world, command)

@@ -154,3 +154,21 @@ def test_both_encodings_have_the_same_trajectories(folder: Path, tmp_path: Path)
     for name in ("joint_q", "joint_qd", "actuation", "force"):
         np.testing.assert_array_equal(fixed[name], variable[name])
     assert (fixed["row_link"] >= 0).all() and fixed["rows"].shape[2] == 13 != variable["rows"].shape[2]
+
+
+def test_blind_fixed_rows_are_those_of_flat_ground(folder: Path) -> None:
+    from flashnerd_ext.data.engines.mujoco_c import MujocoC
+    from flashnerd_ext.data.engines.rows import RowDetector
+
+    robot, data = get_robot("anymal_c"), columns(folder, "train")
+    assert robot.contacts is not None
+    model = ExportedModel.load(folder)
+    q, qd = data["joint_q"][:, 3], data["joint_qd"][:, 3]
+    flat = MujocoC(dataclasses.replace(model, terrain={}))
+    blind = RowDetector(MujocoC(model), robot.contacts.fixed, blind=True).rows(q, qd, data["friction"])
+    plain = RowDetector(flat, robot.contacts.fixed).rows(q, qd, data["friction"])
+    np.testing.assert_array_equal(blind.features, plain.features)
+    seeing = RowDetector(MujocoC(model), robot.contacts.fixed).rows(q, qd, data["friction"])
+    assert (blind.features[..., 6] > seeing.features[..., 6] + 0.05).any()
+    marked = dataclasses.replace(model, fixed=robot.contacts.fixed, blind=True)
+    assert (marked.fixed_detector, marked.hash != model.hash) == ("planes", True)

@@ -30,7 +30,7 @@ from flashnerd_ext.data.dataset import (
     shard_paths,
 )
 from flashnerd_ext.data.engines import Engine
-from flashnerd_ext.data.engines.exported import FIXED_NEARBY, ExportedModel
+from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.samplers import SPLITS, counts, mixture, samplers_of
 from flashnerd_ext.data.statistics import Statistics
@@ -265,9 +265,8 @@ def contact_columns(engine: Engine, columns: dict[str, np.ndarray]) -> dict[str,
 
 def fixed_facts(model: ExportedModel) -> dict[str, Any]:
     """What ``dataset.json`` says of fixed contact rows; nothing where rows are variable, as it was before."""
-    if not model.fixed:
-        return {}
-    return {"fixed": list(model.fixed)} | ({"fixed_detector": FIXED_NEARBY} if model.terrain else {})
+    facts: dict[str, Any] = {"fixed": list(model.fixed)} if model.fixed else {}
+    return facts | ({"fixed_detector": model.fixed_detector} if model.fixed_detector else {})
 
 
 def feature_names(robot: RobotDescription) -> list[str]:

@@ -86,18 +86,19 @@ def detect(
     return ContactRows(*(x.to(joint_q.device) for x in (features, link, link >= 0)))
 
 
-def make_detector(folder: Path, fixed: tuple[str, ...] | None = None) -> RowDetector:
+def make_detector(folder: Path, fixed: tuple[str, ...] | None = None, blind: bool | None = None) -> RowDetector:
     """A contact detector over a data set's own engine model, which needs mujoco and no Newton.
 
     Args:
         folder: The data set.
         fixed: Links of fixed rows, empty for variable rows; ``None`` takes the kind of the data set.
+        blind: Whether fixed rows know the ground planes only; ``None`` takes what the data set says.
     """
     from flashnerd_ext.data.engines.exported import ExportedModel
     from flashnerd_ext.data.engines.mujoco_c import MujocoC
     from flashnerd_ext.data.engines.rows import RowDetector
 
-    return RowDetector(MujocoC(ExportedModel.load(folder)), fixed)
+    return RowDetector(MujocoC(ExportedModel.load(folder)), fixed, blind)
 
 
 def detector_of(bundles: Sequence[Bundle], folder: Path) -> RowDetector | None:
@@ -109,7 +110,10 @@ def detector_of(bundles: Sequence[Bundle], folder: Path) -> RowDetector | None:
     Raises:
         FlashNerdError: Where the bundles differ in it.
     """
-    wanted = [bundle.card.contacts.fixed for bundle in bundles if bundle.model.rows_capacity]
+    from flashnerd_ext.data.engines.exported import FIXED_BLIND
+
+    contacts = [bundle.card.contacts for bundle in bundles if bundle.model.rows_capacity]
+    wanted = [(card.fixed, card.detector) for card in contacts]
     if not wanted:
         return None
     if len(set(wanted)) > 1:
@@ -118,7 +122,7 @@ def detector_of(bundles: Sequence[Bundle], folder: Path) -> RowDetector | None:
             f"bundles of one model differ in their contacts ({kinds}), but one kind is needed: give each kind a name "
             "of its own in models= and bundles=."
         )
-    return make_detector(folder, wanted[0])
+    return make_detector(folder, contacts[0].fixed, contacts[0].detector == FIXED_BLIND)
 
 
 def engine_predictor(engine: Engine, rounding: type[np.floating[Any]] | None = None) -> Predictor:

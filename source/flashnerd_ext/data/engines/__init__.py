@@ -50,7 +50,12 @@ def build_engine(name: str, model: ExportedModel, workers: int = 1, device: str 
 
 
 def load_or_export(
-    robot: RobotDescription, folder: Path, contacts: str = "", terrain: str = "", terrain_seed: int = 0
+    robot: RobotDescription,
+    folder: Path,
+    contacts: str = "",
+    terrain: str = "",
+    terrain_seed: int = 0,
+    blind: bool = False,
 ) -> ExportedModel:
     """The model kept in ``folder`` when it is there and whole, else a fresh export that is kept there.
 
@@ -62,6 +67,7 @@ def load_or_export(
         terrain: What the robot stands on (:mod:`flashnerd_ext.data.terrain`); empty takes the kept model's, and flat
             ground for a fresh export.
         terrain_seed: Which one of that kind.
+        blind: Whether a fresh export's fixed rows know the ground planes only, and not the terrain.
 
     Raises:
         FlashNerdError: When the kept model is of another robot, kind or terrain, or the robot has no links for fixed
@@ -74,6 +80,11 @@ def load_or_export(
         raise FlashNerdError(
             f"terrain is '{terrain}', but robot={robot.name} touches nothing: leave terrain out, or take a robot that "
             "walks."
+        )
+    if blind and (ground is None or contacts != "fixed"):
+        raise FlashNerdError(
+            f"blind is true, but contacts is '{contacts}' and terrain '{terrain or 'flat'}': it is for fixed rows on "
+            "terrain, type contacts=fixed terrain=mixed, or leave blind out."
         )
     from flashnerd_ext.data.engines.export import export_model
 
@@ -88,6 +99,11 @@ def load_or_export(
                 f"{folder} has contacts={model.contacts} rows, but contacts={contacts} is wanted: "
                 f"type contacts={model.contacts}, or another out=."
             )
+        if blind and not model.blind:
+            raise FlashNerdError(
+                f"{folder} has the engine model of rows that see the terrain, but blind=true is wanted: "
+                "type another out=."
+            )
         kept = (model.terrain.get("kind", "flat"), model.terrain.get("seed", terrain_seed))
         if terrain and kept != (terrain, terrain_seed):
             raise FlashNerdError(
@@ -97,6 +113,6 @@ def load_or_export(
         return model
     model = dataclasses.replace(export_model(robot), fixed=fixed_links(robot, contacts or "variable"))
     if ground is not None:
-        model = dataclasses.replace(model, terrain=ground.to_dict())
+        model = dataclasses.replace(model, terrain=ground.to_dict(), blind=blind)
     model.save(folder)
     return model

@@ -18,6 +18,8 @@ from flashnerd_ext.files import write_json
 
 FIXED_NEARBY = "nearby"
 """Detector of fixed contact rows on terrain, as data sets and cards name it: it sees no farther than the gap."""
+FIXED_BLIND = "planes"
+"""The same of rows that know the ground planes only, whatever stands on them."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,16 @@ class ExportedModel:
     terrain: dict[str, Any] = field(default_factory=dict)
     """:class:`flashnerd_ext.data.terrain.Terrain` as JSON; empty for flat ground."""
 
+    blind: bool = False
+    """Whether fixed rows know the ground planes only and not the terrain on them."""
+
+    @property
+    def fixed_detector(self) -> str:
+        """What finds fixed rows where it is not the robot's own detector of ground planes; empty otherwise."""
+        if not self.fixed or not self.terrain:
+            return ""
+        return FIXED_BLIND if self.blind else FIXED_NEARBY
+
     @property
     def contacts(self) -> str:
         """Kind of the contact rows of a data set that was made with it: ``variable`` or ``fixed``."""
@@ -85,6 +97,8 @@ class ExportedModel:
         if not self.terrain:
             # Likewise before there was terrain.
             content.pop("terrain")
+        if not self.blind:
+            content.pop("blind")
         return content
 
     def save(self, folder: Path) -> Path:

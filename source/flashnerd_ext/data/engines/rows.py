@@ -8,12 +8,14 @@ Fixed rows are a second encoding: one row for each of some links, always, in the
 link's point nearest to the ground planes, whatever its distance.
 
 On terrain the detector is another one (:mod:`flashnerd_ext.data.engines.terrain_rows`), which sees no farther than the
-gap: there a fixed row is its link's deepest contact, and says "at the gap" of a link that has none. Such rows are for
-comparing the two encodings on recorded data; the simulator's backend makes fixed rows over planes only.
+gap: there a fixed row is its link's deepest contact, and says "at the gap" of a link that has none. Or fixed rows are
+*blind*: they know the ground planes and not what stands on them, as NeRD was published. Both are for comparing the
+encodings on recorded data; the simulator's backend makes fixed rows where there are planes only.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -62,6 +64,7 @@ class RowDetector:
     Args:
         engine: Its model, worlds and coordinates are used.
         fixed: Links of fixed rows, empty for variable rows; ``None`` takes the kind that the engine's model names.
+        blind: Let fixed rows know the ground planes only; ``None`` takes what the engine's model says.
 
     Attributes:
         fixed: Links of fixed rows, [K]; empty for variable rows.
@@ -73,13 +76,15 @@ class RowDetector:
             ground that is not made of planes.
     """
 
-    def __init__(self, engine: MujocoC, fixed: tuple[str, ...] | None = None) -> None:
+    def __init__(self, engine: MujocoC, fixed: tuple[str, ...] | None = None, blind: bool | None = None) -> None:
         self._mujoco: Any = import_module("mujoco")
         self.engine, model = engine, engine.model
         self.fixed = model.fixed if fixed is None else fixed
+        if self.fixed and (model.blind if blind is None else blind):
+            model = dataclasses.replace(model, terrain={})
         self.capacity = len(self.fixed) or model.capacity
         self.gap = ANYWHERE if self.fixed and not model.terrain else model.gap
-        self._nominal = self._prepared(engine.model.compile())
+        self._nominal = self._prepared(model.compile())
         self._data = self._mujoco.MjData(self._nominal)
         self._link = np.full(self._nominal.nbody, -1)
         for index, name in enumerate(model.links.values()):
