@@ -33,7 +33,8 @@ class SolverFlashNerd(LearnedSolver):
     """Newton solver of the learned mode: it steps one robot a world with a model alone.
 
     It is a :class:`~newton.solvers.SolverMuJoCo` so that viewers, exporters and Isaac Lab's type checks find the
-    analytical model beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a constraint.
+    analytical model beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a
+    constraint.
 
     Not supported in this mode, and said once where it is met: external wrenches (``State.body_f``), objects that the
     robot moves, physical properties that change after the bundle was checked.
