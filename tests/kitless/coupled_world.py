@@ -110,11 +110,11 @@ def coupling_of(joints: Sequence[str] = ARM, label: str = "qacc_smooth", **chang
 
 def coupled_bundle(
     folder: Path, robot: RobotDescription | None = None, coupling: CouplingCard | None = None, reach: float = 200.0,
-    seed: int = 0,
+    seed: int = 0, layout: StateLayout | None = None,
 ) -> Bundle:  # fmt: skip
     """A saved bundle of coupled mode with an untrained model whose accelerations are of the order of 1."""
     robot = robot or arm_robot()
-    layout = free_motion_layout(robot.layout)
+    layout = layout or free_motion_layout(robot.layout)
     torch.manual_seed(seed)
     config = {"width": 16, "blocks": 2, "span": 3, "heads": 2, "hidden": 16}
     model = build_model("flashnerd", layout, config)

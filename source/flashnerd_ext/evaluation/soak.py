@@ -52,8 +52,8 @@ def run_soak(env: Any, count: int, seed: int) -> dict[str, Any]:
     solver = running_robot()
     if solver is None:
         raise FlashNerdError(
-            "soak looks at learned physics, which does not run here: type physics=[flashnerd], with a bundle of learned "
-            "mode."
+            "soak looks at learned physics, which does not run here: type physics=[flashnerd], with a bundle of "
+            "learned mode."
         )
     base = env.unwrapped
     generator = torch.Generator().manual_seed(seed)

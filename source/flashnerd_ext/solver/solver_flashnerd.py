@@ -121,7 +121,7 @@ class SolverFlashNerd(LearnedSolver):
         self._step += 1
 
     def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
-        """Solver reset: with state flags, as :class:`~newton.solvers.SolverMuJoCo` does; those worlds forget their past.
+        """With state flags reset as :class:`~newton.solvers.SolverMuJoCo` does; those worlds forget their past.
 
         Isaac Lab calls this with ``flags=0`` before it steps whenever anything in a world was written, pushes and
         writes to other objects included, and with empty masks. What that means for the past is decided by what was
