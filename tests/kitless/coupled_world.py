@@ -35,11 +35,12 @@ Build = Callable[[Any], None]
 def add_arm(builder: Any, label: str = "arm", place: Sequence[float] = (0.0, 0.0, 0.5), gains: bool = True) -> None:
     """Three hinges on a post, with PD drives, limits, joint friction, passive damping and armature."""
     inertia = wp.mat33(0.01, 0.0, 0.0, 0.0, 0.02, 0.0, 0.0, 0.0, 0.02)
-    parent, joints, at = -1, [], wp.transform(wp.vec3(*place), wp.quat_identity())
+    sideways = wp.quat(0.0, 0.5**0.5, 0.0, 0.5**0.5)
+    parent, joints, at = -1, [], wp.transform(wp.vec3(*place), wp.quat(0.0, 0.0, 0.0, 1.0))
     for i, name in enumerate(ARM):
         link = builder.add_link(mass=1.0 - 0.2 * i, inertia=inertia, com=wp.vec3(0.15, 0.0, 0.0), label=f"{name}_link")
         builder.add_shape_capsule(
-            link, xform=wp.transform(wp.vec3(0.15, 0.0, 0.0), wp.quat_from_axis_angle(wp.vec3(0.0, 1.0, 0.0), np.pi / 2)),
+            link, xform=wp.transform(wp.vec3(0.15, 0.0, 0.0), sideways),
             radius=0.03, half_height=0.12, cfg=newton.ModelBuilder.ShapeConfig(density=0.0, mu=0.8),
         )  # fmt: skip
         axis = wp.vec3(0.0, 0.0, 1.0) if name == "wrist" else wp.vec3(0.0, 1.0, 0.0)
@@ -50,12 +51,12 @@ def add_arm(builder: Any, label: str = "arm", place: Sequence[float] = (0.0, 0.0
                 armature=ARMATURE, effort_limit=EFFORT, damping=DAMPING, friction=0.3,
             )
         )  # fmt: skip
-        parent, at = link, wp.transform(wp.vec3(0.3, 0.0, 0.0), wp.quat_identity())
+        parent, at = link, wp.transform(wp.vec3(0.3, 0.0, 0.0), wp.quat(0.0, 0.0, 0.0, 1.0))
     builder.add_articulation(joints, label=label)
 
 
 def add_cube(builder: Any, place: Sequence[float] = (0.45, 0.0, 0.12)) -> None:
-    body = builder.add_body(xform=wp.transform(wp.vec3(*place), wp.quat_identity()), label="cube")
+    body = builder.add_body(xform=wp.transform(wp.vec3(*place), wp.quat(0.0, 0.0, 0.0, 1.0)), label="cube")
     cfg = newton.ModelBuilder.ShapeConfig(density=400.0, mu=0.6)
     builder.add_shape_box(body, hx=0.06, hy=0.06, hz=0.06, cfg=cfg)
 
@@ -260,7 +261,7 @@ def pusher_and_cube(builder: Any) -> None:
     builder.add_articulation([joint], label="pusher")
     cube = builder.add_body(
         mass=PUSHED, inertia=wp.mat33(0.002, 0.0, 0.0, 0.0, 0.002, 0.0, 0.0, 0.0, 0.002), label="cube",
-        xform=wp.transform(wp.vec3(0.17, 0.0, 0.0), wp.quat_identity()),
+        xform=wp.transform(wp.vec3(0.17, 0.0, 0.0), wp.quat(0.0, 0.0, 0.0, 1.0)),
     )  # fmt: skip
     builder.add_shape_box(cube, hx=0.05, hy=0.05, hz=0.05, cfg=cfg)
 
