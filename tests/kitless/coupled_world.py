@@ -127,7 +127,7 @@ def coupled_bundle(
     card = make_card(
         robot=robot,
         model=model,
-        envelope=envelope(layout, *sample, np.zeros((256, len(layout.conditions)))),
+        envelope=envelope(layout, *sample, rng.uniform(-1, 1, (256, len(layout.conditions)))),
         engine="mujoco_warp",
         seed=0,
         coupling=coupling or coupling_of(layout.joint_names),
