@@ -70,10 +70,9 @@ def motion(*overrides: str, known: bool) -> dict[str, Any]:
         facts["q"].append(robot.data.joint_pos.torch.tolist())
         facts["cube"].append(cube.data.root_link_pose_w.torch[:, :3].tolist())
     if known:
-        facts["steps"], facts["age"] = solver.stream.steps, solver.stream.stepper.cache.age.tolist()
+        facts["steps"] = solver.stream.steps
         facts["fallen_back"] = int(solver.guard.total.sum())
         facts["ended"] = env.termination_manager.get_term("flashnerd_guard").tolist()
-        facts["dt"] = solver.bundle.card.dt
     env.close()
     SimulationContext.clear_instance()
     return facts
