@@ -10,9 +10,11 @@ from typing import Literal
 from flashnerd_ext.errors import FlashNerdError
 
 Color = tuple[float, float, float]
-CollisionPolicy = Literal["shape", "hull", "box", "sphere", "capsule", "none"]
-"""``shape`` keeps primitives and turns meshes into their hull; ``hull``, ``box`` (bounding), ``sphere`` and ``capsule``
-(least squares) replace all shapes of a body by one; ``none`` drops them."""
+CollisionPolicy = Literal["shape", "joined", "hull", "box", "visual_box", "sphere", "capsule", "none"]
+"""``shape`` keeps primitives and turns meshes into their hull; ``joined`` does too, and writes a cylinder with equal
+spheres at both ends as the one capsule that the three are; ``hull``, ``box`` (bounding), ``sphere`` and ``capsule``
+(least squares) replace all shapes of a body by one; ``visual_box`` is the box around its visual meshes; ``none`` drops
+them."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,10 @@ class UrdfRobot:
         drop_collision: Patterns of links, merged ones too, whose collision geometry is left out.
         drives: Pattern -> drive; first match wins.
         variants: Empty variant sets that a stock config selects from: set -> names (the first is selected).
+        colliders: Variants of the set ``Colliders``: name -> patterns of the bodies that collide in it, the others do
+            not (the first is selected); empty for an asset without that set.
+        nested: Scope below the default prim under which every body is written inside its parent, as the sensor paths
+            of some stock configs ask; empty writes all bodies beside each other, as those of the others ask.
         hull_corners: Largest number of corners of a collision hull; ``None`` keeps the exact hull.
         visual: What to show of a visual mesh: a coarse ``hull``, the ``mesh`` itself, or the ``collision`` shapes.
         colors: Pattern of link names -> linear RGB; first match wins over the URDF's materials.
@@ -149,6 +155,8 @@ class UrdfRobot:
     drop_collision: tuple[str, ...] = ()
     drives: dict[str, Drive] = field(default_factory=dict)
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    colliders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nested: str = ""
     hull_corners: int | None = None
     visual: Literal["hull", "mesh", "collision"] = "hull"
     colors: dict[str, Color] = field(default_factory=dict)
