@@ -61,11 +61,18 @@ class ExportedModel:
     """Links of fixed contact rows, one row each; empty for variable rows, of which there are ``capacity``."""
     terrain: dict[str, Any] = field(default_factory=dict)
     """:class:`flashnerd_ext.data.terrain.Terrain` as JSON; empty for flat ground."""
+    coupling: str = ""
+    """Label of free motion (``RobotDescription.coupling``); empty where a step is a whole control step."""
 
     @property
     def contacts(self) -> str:
         """Kind of the contact rows of a data set that was made with it: ``variable`` or ``fixed``."""
         return "fixed" if self.fixed else "variable"
+
+    @property
+    def inner_steps(self) -> int:
+        """Solver steps in a model step."""
+        return 1 if self.coupling else self.decimation * self.substeps
 
     @property
     def hash(self) -> str:
@@ -82,6 +89,8 @@ class ExportedModel:
         if not self.terrain:
             # Likewise before there was terrain.
             content.pop("terrain")
+        if not self.coupling:
+            content.pop("coupling")
         return content
 
     def save(self, folder: Path) -> Path:
@@ -166,4 +175,8 @@ class ExportedModel:
             from flashnerd_ext.data.terrain import soften
 
             soften(model)
+        if self.coupling:
+            from flashnerd_ext.data.engines.free import free_motion
+
+            free_motion(model, self.coupling)
         return model

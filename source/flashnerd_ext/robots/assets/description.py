@@ -10,11 +10,9 @@ from typing import Literal
 from flashnerd_ext.errors import FlashNerdError
 
 Color = tuple[float, float, float]
-CollisionPolicy = Literal["shape", "joined", "hull", "box", "visual_box", "sphere", "capsule", "none"]
-"""``shape`` keeps primitives and turns meshes into their hull; ``joined`` does too, and writes a cylinder with equal
-spheres at both ends as the one capsule that the three are; ``hull``, ``box`` (bounding), ``sphere`` and ``capsule``
-(least squares) replace all shapes of a body by one; ``visual_box`` is the box around its visual meshes; ``none`` drops
-them."""
+CollisionPolicy = Literal["shape", "hull", "box", "sphere", "capsule", "none"]
+"""``shape`` keeps primitives and turns meshes into their hull; ``hull``, ``box`` (bounding), ``sphere`` and ``capsule``
+(least squares) replace all shapes of a body by one; ``none`` drops them."""
 
 
 @dataclass(frozen=True)

@@ -110,12 +110,11 @@ def _points(shape: Shape) -> Array:
 
 def _collisions(robot: UrdfRobot, link: Link) -> list[Shape]:
     policy = pick(robot.collision, link.name) or "shape"
-    shapes = link.visuals if policy == "visual_box" else link.collisions
-    if policy == "none" or not shapes:
+    if policy == "none" or not link.collisions:
         return []
-    if policy in ("shape", "joined"):
-        return shapes if policy == "shape" else _joined(shapes)
-    points = np.concatenate([_points(shape) for shape in shapes])
+    if policy == "shape":
+        return link.collisions
+    points = np.concatenate([_points(shape) for shape in link.collisions])
     if policy == "hull":
         return [Shape("points", tuple(points.ravel().tolist()), np.eye(4), link=link.name)]
     pose = np.eye(4)
@@ -128,26 +127,6 @@ def _collisions(robot: UrdfRobot, link: Link) -> list[Shape]:
     low, high = points.min(axis=0), points.max(axis=0)
     pose[:3, 3] = (low + high) / 2.0
     return [Shape("box", tuple((high - low).tolist()), pose, link=link.name)]
-
-
-def _joined(shapes: list[Shape]) -> list[Shape]:
-    """Cylinders that have a sphere of their radius at each end become capsules; all other shapes stay."""
-    left = list(shapes)
-    for rod in [shape for shape in shapes if shape.kind == "cylinder"]:
-        ends = [rod.pose[:3, 3] + rod.pose[:3, 2] * side * rod.size[1] / 2.0 for side in (-1.0, 1.0)]
-        caps = [
-            next((ball for ball in left if ball.kind == "sphere" and _same_ball(ball, rod.size[0], end)), None)
-            for end in ends
-        ]
-        if all(cap is not None for cap in caps):
-            left = [shape for shape in left if shape is not rod and not any(shape is cap for cap in caps)]
-            left.append(Shape("capsule", rod.size, rod.pose, color=rod.color, link=rod.link))
-    return left
-
-
-def _same_ball(ball: Shape, radius: float, centre: Array) -> bool:
-    # A tenth of a millimetre: descriptions round the places of such spheres.
-    return abs(ball.size[0] - radius) < 1e-4 and float(np.linalg.norm(ball.pose[:3, 3] - centre)) < 1e-4
 
 
 def _write_shape(stage: Stage, scope: str, index: int, shape: Shape, hull: bool, corners: int | None) -> Prim:

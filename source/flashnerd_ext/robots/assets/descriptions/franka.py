@@ -13,7 +13,7 @@ DESCRIPTION = UrdfRobot(
     name="franka",
     source=Source(
         "example-robot-data",
-        "cmeel.prefix/share/example-robot-data/robots/panda_description/urdf/panda_collision.urdf",
+        "cmeel.prefix/share/example-robot-data/robots/panda_description/urdf/panda.urdf",
         "Apache-2.0",
     ),
     outputs=("Isaac/IsaacLab/Robots/FrankaEmika/franka_panda.usda",),
@@ -23,9 +23,8 @@ DESCRIPTION = UrdfRobot(
     keep=("panda_hand",),
     nested="Geometry",
     fixed_base=True,
-    # Hand and fingers of the source are balls and rods of 15 and 50 mm, between which no cube of 52 mm fits; boxes around
-    # the meshes leave the fingers' flat inner sides, which hold one.
-    collision={"panda_hand|panda_(left|right)finger": "visual_box", ".*": "joined"},
+    # Boxes leave the fingers their flat inner sides. The meshes of the arm lie within 3 cm of their capsules.
+    collision={"panda_link0|panda_hand|panda_(left|right)finger": "box", ".*": "capsule"},
     drives={
         "panda_joint.*": Drive(stiffness=400.0, damping=80.0, armature=0.1),
         "panda_finger_joint1": Drive(stiffness=2000.0, damping=100.0, armature=0.1),
