@@ -167,8 +167,8 @@ class RobotDescription:
     fore_aft: Mirror | None = None
     """Its front-back symmetry, if it nearly has one: samples of a policy count four times, training data do not."""
     coupling: str = ""
-    """Label of a robot of coupled mode (:data:`flashnerd_ext.bundle.coupling.LABELS`): its data are free motion, without
-    contacts, joint limits, joint friction and drives, at the solver's step. Empty for learned mode."""
+    """Label of a robot of coupled mode (:data:`flashnerd_ext.bundle.coupling.LABELS`): its data are free motion at the
+    solver's step, without contacts, joint limits, joint friction and drives. Empty for learned mode."""
     base_quat: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     """Orientation of a fixed base in the world (x, y, z, w), which is where gravity points in it."""
     cone: str = "pyramidal"

@@ -28,6 +28,12 @@ def free_motion(model: Any, label: str) -> None:
         raise FlashNerdError(f"coupling is '{label}', but the data engines make {', '.join(LABELS)} only.")
     mujoco: Any = import_module("mujoco")
     off = mujoco.mjtDisableBit
-    for bit in (off.mjDSBL_CONTACT, off.mjDSBL_LIMIT, off.mjDSBL_EQUALITY, off.mjDSBL_FRICTIONLOSS, off.mjDSBL_EULERDAMP):
+    for bit in (
+        off.mjDSBL_CONTACT,
+        off.mjDSBL_LIMIT,
+        off.mjDSBL_EQUALITY,
+        off.mjDSBL_FRICTIONLOSS,
+        off.mjDSBL_EULERDAMP,
+    ):
         model.opt.disableflags |= int(bit)
     model.opt.integrator = int(mujoco.mjtIntegrator.mjINT_EULER)

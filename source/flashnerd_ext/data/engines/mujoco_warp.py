@@ -33,8 +33,8 @@ class MujocoWarp:
             )
         if model.layout.get("conditions"):
             raise FlashNerdError(
-                f"robot={model.robot} has conditions that differ from world to world, which engine=mujoco_warp does not "
-                "take so far: type engine=mujoco_c."
+                f"robot={model.robot} has conditions that differ from world to world, which engine=mujoco_warp does "
+                "not take so far: type engine=mujoco_c."
             )
         self.model = model
         self.version = version("mujoco-warp")
