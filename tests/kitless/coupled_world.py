@@ -35,11 +35,12 @@ Build = Callable[[Any], None]
 def add_arm(builder: Any, label: str = "arm", place: Sequence[float] = (0.0, 0.0, 0.5), gains: bool = True) -> None:
     """Three hinges on a post, with PD drives, limits, joint friction, passive damping and armature."""
     inertia = wp.mat33(0.01, 0.0, 0.0, 0.0, 0.02, 0.0, 0.0, 0.0, 0.02)
-    parent, joints, at = -1, [], wp.transform(wp.vec3(*place), wp.quat_identity())
+    sideways = wp.quat(0.0, 0.5**0.5, 0.0, 0.5**0.5)
+    parent, joints, at = -1, [], wp.transform(wp.vec3(*place), wp.quat(0.0, 0.0, 0.0, 1.0))
     for i, name in enumerate(ARM):
         link = builder.add_link(mass=1.0 - 0.2 * i, inertia=inertia, com=wp.vec3(0.15, 0.0, 0.0), label=f"{name}_link")
         builder.add_shape_capsule(
-            link, xform=wp.transform(wp.vec3(0.15, 0.0, 0.0), wp.quat_from_axis_angle(wp.vec3(0.0, 1.0, 0.0), np.pi / 2)),
+            link, xform=wp.transform(wp.vec3(0.15, 0.0, 0.0), sideways),
             radius=0.03, half_height=0.12, cfg=newton.ModelBuilder.ShapeConfig(density=0.0, mu=0.8),
         )  # fmt: skip
         axis = wp.vec3(0.0, 0.0, 1.0) if name == "wrist" else wp.vec3(0.0, 1.0, 0.0)
@@ -50,12 +51,12 @@ def add_arm(builder: Any, label: str = "arm", place: Sequence[float] = (0.0, 0.0
                 armature=ARMATURE, effort_limit=EFFORT, damping=DAMPING, friction=0.3,
             )
         )  # fmt: skip
-        parent, at = link, wp.transform(wp.vec3(0.3, 0.0, 0.0), wp.quat_identity())
+        parent, at = link, wp.transform(wp.vec3(0.3, 0.0, 0.0), wp.quat(0.0, 0.0, 0.0, 1.0))
     builder.add_articulation(joints, label=label)
 
 
 def add_cube(builder: Any, place: Sequence[float] = (0.45, 0.0, 0.12)) -> None:
-    body = builder.add_body(xform=wp.transform(wp.vec3(*place), wp.quat_identity()), label="cube")
+    body = builder.add_body(xform=wp.transform(wp.vec3(*place), wp.quat(0.0, 0.0, 0.0, 1.0)), label="cube")
     cfg = newton.ModelBuilder.ShapeConfig(density=400.0, mu=0.6)
     builder.add_shape_box(body, hx=0.06, hy=0.06, hz=0.06, cfg=cfg)
 
@@ -82,7 +83,9 @@ def finalize(build: Build, count: int, ground: bool = True, gravity: float = -9.
     return scene.finalize(device="cpu")
 
 
-def arm_robot(substeps: int = 1, joints: Sequence[str] = ARM, kinds: Sequence[str] = ("revolute",) * 3) -> RobotDescription:
+def arm_robot(
+    substeps: int = 1, joints: Sequence[str] = ARM, kinds: Sequence[str] = ("revolute",) * 3
+) -> RobotDescription:
     return RobotDescription(
         name="arm",
         layout=StateLayout(tuple(joints), tuple(kinds), actuated=tuple(joints)),
@@ -108,11 +111,11 @@ def coupling_of(joints: Sequence[str] = ARM, label: str = "qacc_smooth", **chang
 
 def coupled_bundle(
     folder: Path, robot: RobotDescription | None = None, coupling: CouplingCard | None = None, reach: float = 200.0,
-    seed: int = 0,
+    seed: int = 0, layout: StateLayout | None = None,
 ) -> Bundle:  # fmt: skip
     """A saved bundle of coupled mode with an untrained model whose accelerations are of the order of 1."""
     robot = robot or arm_robot()
-    layout = free_motion_layout(robot.layout)
+    layout = layout or free_motion_layout(robot.layout)
     torch.manual_seed(seed)
     config = {"width": 16, "blocks": 2, "span": 3, "heads": 2, "hidden": 16}
     model = build_model("flashnerd", layout, config)
@@ -186,6 +189,8 @@ class Run:
         solver: Makes the solver of a finalised model.
     """
 
+    effort = 0.0
+
     def __init__(self, build: Build, count: int, solver: Callable[[Any], Any], **scene: Any) -> None:
         self.model = finalize(build, count, **scene)
         self.state, self.control = self.model.state(), self.model.control()
@@ -208,11 +213,11 @@ class Run:
         return self
 
     def command(self, step: int, joints: int = 3) -> None:
-        """Targets that swing through the cube and beyond the limits, and efforts."""
+        """Targets that swing through the cube and beyond the limits, and efforts of the size ``effort``."""
         n = self.model.world_count
         phase = torch.arange(n)[:, None] * 0.7 + torch.arange(joints)[None] * 1.3 + 0.08 * step
         self.view("joint_target_q")[:, :joints] = 0.9 + 1.1 * torch.sin(phase)
-        self.view("joint_f")[:, :joints] = 2.0 * torch.cos(phase)
+        self.view("joint_f")[:, :joints] = self.effort * torch.cos(phase)
 
     def steps(self, times: int, dt: float = DT, substeps: int = 1) -> None:
         for i in range(times):
@@ -240,3 +245,30 @@ def coupled(bundle: Bundle, function: Callable[..., torch.Tensor] | None = None,
 def plain(**options: Any) -> Any:
     """Maker of a stock solver for :class:`Run`."""
     return lambda model: SolverMuJoCo(model, **{"integrator": "euler", **SOLVER, **options})
+
+
+PUSHER = ("slide",)
+PUSHED, PUSHING = 0.5, 2.0
+
+
+def pusher_and_cube(builder: Any) -> None:
+    """A box of 2 kg on a rail along x and a free cube of 0.5 kg 2 cm in front of it; meant for no gravity."""
+    cfg = newton.ModelBuilder.ShapeConfig(density=0.0, mu=0.1)
+    inertia = wp.mat33(0.02, 0.0, 0.0, 0.0, 0.02, 0.0, 0.0, 0.0, 0.02)
+    slider = builder.add_link(mass=PUSHING, inertia=inertia, label="slider")
+    builder.add_shape_box(slider, hx=0.1, hy=0.1, hz=0.1, cfg=cfg)
+    joint = builder.add_joint_prismatic(-1, slider, axis=wp.vec3(1.0, 0.0, 0.0), label="pusher/slide", target_ke=0.0)
+    builder.add_articulation([joint], label="pusher")
+    cube = builder.add_body(
+        mass=PUSHED, inertia=wp.mat33(0.002, 0.0, 0.0, 0.0, 0.002, 0.0, 0.0, 0.0, 0.002), label="cube",
+        xform=wp.transform(wp.vec3(0.17, 0.0, 0.0), wp.quat(0.0, 0.0, 0.0, 1.0)),
+    )  # fmt: skip
+    builder.add_shape_box(cube, hx=0.05, hy=0.05, hz=0.05, cfg=cfg)
+
+
+def pusher_robot() -> RobotDescription:
+    return arm_robot(joints=PUSHER, kinds=("prismatic",))
+
+
+def pusher_coupling() -> CouplingCard:
+    return dataclasses.replace(coupling_of(PUSHER), damping={"slide": 0.0}, armature={"slide": 0.0})

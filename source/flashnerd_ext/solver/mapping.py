@@ -81,11 +81,8 @@ def map_state(model: Any, layout: StateLayout, bundle: str, device: torch.device
     u_coord = [q_start[place[name]] for name in layout.actuated]
     coords, dofs = model.joint_coord_count // worlds, model.joint_dof_count // worlds
     straight = q == list(range(coords)) and v == list(range(dofs))
-    columns = {
-        name: torch.tensor(places, dtype=torch.int64, device=device)
-        for name, places in (("q", q), ("v", v), ("u", u), ("u_coord", u_coord))
-    }
-    return StateMap(worlds, coords, dofs, **columns, straight=straight)
+    columns = (torch.tensor(places, dtype=torch.int64, device=device) for places in (q, v, u, u_coord))
+    return StateMap(worlds, coords, dofs, *columns, straight=straight)
 
 
 def root_bodies(model: Any) -> np.ndarray:

@@ -108,7 +108,9 @@ class SolverCoupled(LearnedSolver):
                 "out of nothing. This is for comparison only; two_way is right.",
             )
 
-    def step(self, state_in: State, state_out: State, control: Control, contacts: Contacts, dt: float) -> None:
+    def step(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, state_in: State, state_out: State, control: Control, contacts: Contacts, dt: float
+    ) -> None:
         """One solver step: ``dt`` must be the model's step [s]; every learned robot's stream advances by one frame."""
         card = self.bundle.card
         if not math.isclose(dt, card.dt, rel_tol=1e-5):
@@ -124,7 +126,7 @@ class SolverCoupled(LearnedSolver):
             # What the simulator itself could not resolve ends the episode, as a state that nobody can go on from.
             self.guard.pending.logical_or_(~self.frame.good)
 
-    def _mujoco_warp_step(self) -> None:
+    def _mujoco_warp_step(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         with torch.inference_mode(), self._on_warp_stream():
             self.coupled.order(self._predict)
 
@@ -205,7 +207,8 @@ class SolverCoupled(LearnedSolver):
 
     def running_facts(self) -> RunningFacts:
         """What the simulation says of the learned robots now."""
-        model, running, where = self.model, self.mjw_model, self.where
+        model: Any = self.model
+        running, where = self.mjw_model, self.where
 
         def joint(values: wp.array, columns: np.ndarray = where.dofs) -> np.ndarray:
             table = values.numpy()
@@ -226,7 +229,8 @@ class SolverCoupled(LearnedSolver):
     def _gravity_compensation(self) -> tuple[dict[str, float], ...]:
         """Share of its weight that is compensated, of each link of a learned robot that has some, a table a row."""
         share = self.mjw_model.body_gravcomp.numpy()
-        place = self.mjc_body_to_newton.numpy()
+        bodies_of: Any = self.mjc_body_to_newton
+        place = bodies_of.numpy()
         share = np.broadcast_to(share, place.shape)
         of_body = {int(body): float(value) for body, value in zip(place.ravel(), share.ravel(), strict=True) if value}
         names = self.model.body_label

@@ -33,7 +33,8 @@ class SolverFlashNerd(LearnedSolver):
     """Newton solver of the learned mode: it steps one robot a world with a model alone.
 
     It is a :class:`~newton.solvers.SolverMuJoCo` so that viewers, exporters and Isaac Lab's type checks find the
-    analytical model beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a constraint.
+    analytical model beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a
+    constraint.
 
     Not supported in this mode, and said once where it is met: external wrenches (``State.body_f``), objects that the
     robot moves, physical properties that change after the bundle was checked.
@@ -120,7 +121,7 @@ class SolverFlashNerd(LearnedSolver):
         self._step += 1
 
     def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
-        """Solver reset: with state flags, as :class:`~newton.solvers.SolverMuJoCo` does; those worlds forget their past.
+        """With state flags reset as :class:`~newton.solvers.SolverMuJoCo` does; those worlds forget their past.
 
         Isaac Lab calls this with ``flags=0`` before it steps whenever anything in a world was written, pushes and
         writes to other objects included, and with empty masks. What that means for the past is decided by what was
