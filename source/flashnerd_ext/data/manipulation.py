@@ -27,16 +27,24 @@ class Bolted:
         margin: How far starts go beyond a joint's limits, as a share of its range.
         speed: Spread of the joints' velocities at the start [m/s or rad/s], shape [J].
         push: What random torques are measured by [N m or N], shape [J]; the effort limits by default.
+        lively: How much wider and faster than the others a joint's targets move, shape [J]; 1 by default.
     """
 
     def __init__(
-        self, robot: RobotDescription, inertia: Array, margin: float, speed: Array, push: Array | None = None
+        self,
+        robot: RobotDescription,
+        inertia: Array,
+        margin: float,
+        speed: Array,
+        push: Array | None = None,
+        lively: Array | None = None,
     ) -> None:
         layout = robot.layout
         self.robot, self.joints, self.inertia, self.speed = robot, layout.num_joints, inertia, speed
         self.low, self.high = (np.array([robot.position_limit[name][i] for name in layout.joint_names]) for i in (0, 1))
         self.margin = margin * (self.high - self.low)
         self.effort = np.array([robot.effort_limit[name] for name in layout.joint_names])
+        self.lively = np.ones(self.joints) if lively is None else lively
         self.push = self.effort if push is None else push
         self.stiffness = np.array([robot.joint_stiffness[name] for name in layout.joint_names])
         self.damping = np.array([robot.joint_damping[name] for name in layout.joint_names])
@@ -60,8 +68,8 @@ class Bolted:
     def waves(self, rng: Rng, start: Array, rate: tuple[float, float], size: tuple[float, float]) -> Policy:
         """Targets that swing about near the start [N, J]: ``rate`` [Hz], ``size`` as a share of the range."""
         count, middle = len(start), self.near(rng, start)
-        swing = spread(rng, *size, (count, self.joints)) * (self.high - self.low)
-        turn = spread(rng, *rate, (count, self.joints)) * 2 * np.pi * self.robot.dt
+        swing = spread(rng, *size, (count, self.joints)) * self.lively * (self.high - self.low)
+        turn = spread(rng, *rate, (count, self.joints)) * self.lively * 2 * np.pi * self.robot.dt
         phase = rng.uniform(0, 2 * np.pi, (count, self.joints))
         return lambda t, q, qd: np.clip(middle + swing * np.sin(turn * t + phase), self.low, self.high)
 
@@ -73,7 +81,7 @@ class Bolted:
         """
         held = self.robot.decimation * self.robot.substeps
         count, middle = len(start), self.near(rng, start)
-        sigma = spread(rng, *reach, (count, 1)) * (self.high - self.low)
+        sigma = spread(rng, *reach, (count, 1)) * self.lively * (self.high - self.low)
         noise = rng.normal(size=(-(-steps // held), count, self.joints)) * sigma
         return lambda t, q, qd: np.clip(middle + noise[t // held], self.low, self.high)
 
