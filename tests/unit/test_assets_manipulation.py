@@ -214,22 +214,26 @@ def test_the_palm_faces_up_and_the_cube_lies_over_the_middle_finger(folder: Path
 
 
 def test_capsules_lie_near_the_shapes_that_they_replace() -> None:
-    """Within 20 mm for links of 110 mm. The corners of finger boxes, 20 by 27 mm, stick out by 7 mm and no more; the
-    radius of the longer ones lies between half of the thin side and half of the diagonal."""
-    for name, allowed in (("franka", 0.020), ("allegro", 0.007)):
+    """Points all over the convex hull of a link's shapes, against the surface of its capsule: Franka's links are 110 mm
+    thick, Allegro's boxes 20 by 27 mm."""
+    rng = np.random.default_rng(0)
+    for name, allowed in (("franka", 0.012), ("allegro", 0.005)):
         robot, tree = tree_of(name)
         seen = 0
         for link in tree.links.values():
             if urdf.pick(robot.collision, link.name) != "capsule":
                 continue
-            points = mesh.hull_of(np.concatenate([urdf_robot._points(shape) for shape in link.collisions]))[0]
+            points = np.concatenate([urdf_robot._points(shape) for shape in link.collisions])
+            corners, faces = mesh.hull_of(points)
+            triangle = corners[faces]
+            area = np.linalg.norm(np.cross(triangle[:, 1] - triangle[:, 0], triangle[:, 2] - triangle[:, 0]), axis=1)
+            chosen = triangle[rng.choice(len(faces), 2000, p=area / area.sum())]
+            share = rng.dirichlet(np.ones(3), 2000)
             pose, radius, length = mesh.capsule_of(points)
-            local = (points - pose[:3, 3]) @ pose[:3, :3]
+            local = ((chosen * share[:, :, None]).sum(1) - pose[:3, 3]) @ pose[:3, :3]
             local[:, 2] -= np.clip(local[:, 2], -length / 2.0, length / 2.0)
             gaps = np.linalg.norm(local, axis=1) - radius
-            assert np.sqrt((gaps**2).mean()) < allowed, (link.name, gaps)
-            if name == "allegro" and link.name != "thumb_link_0":
-                assert 0.0098 < radius < np.hypot(0.0098, 0.01375), link.name
+            assert np.sqrt((gaps**2).mean()) < allowed, (link.name, np.sqrt((gaps**2).mean()), gaps.max())
             seen += 1
         assert seen == {"franka": 7, "allegro": 16}[name]
 
