@@ -371,4 +371,5 @@ def main() -> None:
     print("RESULT" + json.dumps(cases[case]()), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

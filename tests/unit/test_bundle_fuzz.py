@@ -26,10 +26,14 @@ LEAVES: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    folder = tmp_path_factory.mktemp("original") / "bundle"
-    example_bundle(folder)
-    return (folder / "card.json").read_bytes(), (folder / "weights.safetensors").read_bytes()
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Pair]:
+    """Files of a bundle of learned mode (False) and of coupled mode (True)."""
+    found = {}
+    for coupled in (False, True):
+        folder = tmp_path_factory.mktemp("original") / "bundle"
+        example_bundle(folder, coupled=coupled)
+        found[coupled] = (folder / "card.json").read_bytes(), (folder / "weights.safetensors").read_bytes()
+    return found
 
 
 def sealed(content: Any, weights: bytes) -> Pair:
@@ -176,11 +180,16 @@ def test_there_are_a_thousand_mutations() -> None:
     assert sum(count for count, _ in FAMILIES.values()) >= 1000
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_mutation_gives_an_equal_bundle_or_one_sentence(family: str, original: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "coupled"),
+    [*((family, False) for family in FAMILIES), *((family, True) for family in FAMILIES if "card values" in family)],
+)
+def test_mutation_gives_an_equal_bundle_or_one_sentence(
+    family: str, coupled: bool, originals: dict[bool, Pair], tmp_path: Path
+) -> None:
     count, mutate = FAMILIES[family]
-    folder = tmp_path / "bundle"
-    example_bundle(folder)
+    folder, original = tmp_path / "bundle", originals[coupled]
+    example_bundle(folder, coupled=coupled)
     reference = load_bundle(folder)
     refused = 0
     for number in range(count):

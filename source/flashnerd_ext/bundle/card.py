@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flashnerd_ext.bundle.coupling import CouplingCard, validate_coupling
 from flashnerd_ext.bundle.schema import REMEDY, Refusal, dumps, loads, parse, plain, rule, show
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.description import ContactDescription
@@ -94,7 +95,8 @@ class SimulationCard:
     decimation: int = field(metadata=rule(ge=1, le=10_000))
     """Simulation steps in a control step."""
     dt: float = field(metadata=rule(gt=0, le=10))
-    """Step of the model [s]: decimation x sim_dt, or sim_dt for a model at the solver's own step."""
+    """Step of the model [s]: decimation x sim_dt, or sim_dt for a model at the simulation's own step; in coupled mode
+    the solver's, sim_dt / substeps."""
     inner_steps: int = field(metadata=rule(ge=1, le=10_000))
     """Solver steps in a model step."""
     substeps: int = field(default=1, metadata=rule(ge=1, le=1_000))
@@ -243,6 +245,8 @@ class Card:
     """Measured errors, e.g. ``E1``, ``E100``, with ``evaluated_trajectories``."""
     lineage: tuple[str, ...] = ()
     """Hashes of the bundles that this one was fine-tuned from, oldest first."""
+    coupling: CouplingCard | None = field(default=None, metadata=rule(optional=True))
+    """Of a bundle of coupled mode; one of learned mode has none."""
     weights: WeightsCard | None = None
     """Filled in when the bundle is saved."""
     digest: str = ""
@@ -394,7 +398,8 @@ def validate(card: Card) -> None:
         f"inner_steps x sim_dt / substeps = {expected:.9g}",
     )
     need(
-        simulation.inner_steps in (simulation.substeps, simulation.decimation * simulation.substeps),
+        card.coupling is not None
+        or simulation.inner_steps in (simulation.substeps, simulation.decimation * simulation.substeps),
         "simulation.inner_steps",
         simulation.inner_steps,
         f"decimation x substeps = {simulation.decimation * simulation.substeps}, or {simulation.substeps} for a model "
@@ -444,6 +449,8 @@ def validate(card: Card) -> None:
     for name in card.robot.stop_joints:
         need(name in card.robot.joint_names, "robot.stop_joints", name, "one of robot.joint_names")
     _validate_fixed(card.contacts, need)
+    if card.coupling is not None:
+        validate_coupling(card, need)
     for part, ranges in (("frame", card.envelope.frame), ("state", card.envelope.state)):
         _validate_ranges(f"envelope.{part}", ranges, need)
     need(

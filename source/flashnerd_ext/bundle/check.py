@@ -271,6 +271,14 @@ def _check_time(card: Card, facts: SimulationFacts, findings: _Findings) -> int:
             f"dt is {facts.dt:g} s with decimation {facts.decimation}, but positive ones are needed", remedy
         )
         return 1
+    if card.coupling is not None:
+        if not close(facts.dt, simulation.dt):
+            findings.refuse(
+                f"the solver steps {facts.dt:.6g} s, the card's model {simulation.dt:.6g} s, and in coupled mode both "
+                "step together",
+                f"type env.sim.dt={simulation.sim_dt:.9g} env.sim.physics.num_substeps={simulation.substeps}",
+            )
+        return facts.decimation
     control = facts.dt * facts.decimation
     if close(control, simulation.dt):
         if not close(facts.dt, simulation.sim_dt):
@@ -376,6 +384,9 @@ def _check_physical(card: Card, facts: SimulationFacts, findings: _Findings) -> 
                     f"({off / norm:.1%} off)",
                     remedy,
                 )
+    if card.coupling is not None:
+        # The solver holds limits, whichever they are; free motion knows none.
+        return
     if facts.limits is None or not physical.limit_lower:
         findings.unchecked.append("limits")
         return
@@ -393,6 +404,9 @@ def _check_physical(card: Card, facts: SimulationFacts, findings: _Findings) -> 
 
 
 def _check_drives(card: Card, facts: SimulationFacts, findings: _Findings) -> None:
+    if card.coupling is not None and not card.coupling.knows_gains:
+        # The model takes torques; what made them is not its business.
+        return
     tolerance = card.physical.gain_tolerance
 
     def close(a: float, b: float) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from flashnerd_ext.bundle.card import Card, PhysicalCard
+from flashnerd_ext.bundle.coupling import CouplingCard
 from flashnerd_ext.bundle.make import envelope, make_card
 from flashnerd_ext.bundle.store import Bundle, save_bundle
 from flashnerd_ext.model.base import DynamicsModel
@@ -49,6 +50,7 @@ def example_model_and_card(
     model: str = "flashnerd",
     config: Mapping[str, Any] | None = None,
     seed: int = 0,
+    coupled: bool = False,
 ) -> tuple[DynamicsModel, Card]:
     """An untrained network with outputs near zero, and a card with made-up measurements.
 
@@ -57,13 +59,15 @@ def example_model_and_card(
         model: Name in the model registry.
         config: Model options; :data:`TINY` by default.
         seed: Decides the weights.
+        coupled: A bundle of coupled mode.
     """
     import torch
 
+    from flashnerd_ext.model.free import free_motion_layout
     from flashnerd_ext.model.registry import build_model
 
     description = get_robot(robot) if isinstance(robot, str) else robot
-    layout = description.layout
+    layout = free_motion_layout(description.layout) if coupled else description.layout
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = build_model(model, layout, dict(TINY[model] if config is None else config))
@@ -89,6 +93,14 @@ def example_model_and_card(
         physical=physical,
         measured={"E1": 1.0},
         command="python scripts/train_dynamics.py robot=example",
+        coupling=None
+        if not coupled
+        else CouplingCard(
+            label="qacc_smooth",
+            integrator="euler",
+            damping=dict.fromkeys(layout.joint_names, 0.1),
+            armature=dict.fromkeys(layout.joint_names, 0.01),
+        ),
     )
     # The same text on every machine and at every commit, so that a test of damaged bytes repeats.
     training = dataclasses.replace(card.training, git_revision="example")
@@ -104,7 +116,8 @@ def example_bundle(
     model: str = "flashnerd",
     config: Mapping[str, Any] | None = None,
     seed: int = 0,
+    coupled: bool = False,
 ) -> Bundle:
     """Save :func:`example_model_and_card` at ``folder`` and return the loaded bundle."""
-    network, card = example_model_and_card(robot, model, config, seed)
+    network, card = example_model_and_card(robot, model, config, seed, coupled)
     return save_bundle(folder, network, card)

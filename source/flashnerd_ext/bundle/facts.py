@@ -35,8 +35,9 @@ def facts_from_newton(
     actuation_kind: str | None = None,
     contact_detector: str | None = None,
     contact_capacity: int | None = None,
+    members: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> SimulationFacts:
-    """Facts of one world of a finalised model with one robot a world.
+    """Facts of one robot in a finalised model.
 
     Bodies that are welded to the world are left out: they cannot move, and importers may or may not keep them.
 
@@ -45,14 +46,15 @@ def facts_from_newton(
         dt: Step of the solver [s].
         decimation: Solver steps in a control step.
         world: Which world is read; a model without worlds is read whole.
+        members: Joints and bodies of the robot, for worlds that hold more than it; all of the world's by default.
         robot, asset_key, actuated, actuation_kind, contact_detector, contact_capacity: See
             :class:`SimulationFacts`; a Newton model does not say these.
 
     Raises:
         FlashNerdError: When a joint has several degrees of freedom, or a name stands twice in the world.
     """
-    joints = _members(model.joint_world, world)
-    bodies = _members(model.body_world, world)
+    joints = members[0] if members else _members(model.joint_world, world)
+    bodies = members[1] if members else _members(model.body_world, world)
     starts, kinds = _numbers(model.joint_qd_start), _numbers(model.joint_type)
     dims = _numbers(model.joint_dof_dim)
     lower, upper = _numbers(model.joint_limit_lower), _numbers(model.joint_limit_upper)

@@ -28,6 +28,7 @@ from flashnerd_ext.bundle.card import (
     SimulationCard,
     TrainingCard,
 )
+from flashnerd_ext.bundle.coupling import CouplingCard
 from flashnerd_ext.errors import FlashNerdError
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def make_card(
     command: str | None = None,
     inner_steps: int | None = None,
     fixed: Sequence[str] = (),
+    coupling: CouplingCard | None = None,
 ) -> Card:
     """The card of a freshly trained model; :func:`~flashnerd_ext.bundle.store.save_bundle` seals it.
 
@@ -173,11 +175,15 @@ def make_card(
         command: Training command; this process's by default.
         inner_steps: ``robot.substeps`` for a model at the simulation's own step; a control step's by default.
         fixed: Links of the data's fixed contact rows; empty where the data have variable ones.
+        coupling: For a model of free motion, made of :func:`~flashnerd_ext.model.free.free_motion_layout`: what its
+            labels are. Its step is then the solver's.
     """
     from flashnerd_ext.runtime import git_revision
 
-    layout = robot.layout
+    layout = robot.layout if coupling is None else model.layout
     inner = robot.inner_steps if inner_steps is None else inner_steps
+    if coupling is not None:
+        inner = 1
     contacts = robot.contacts if model.rows_capacity else None
     config = {key: list(value) if isinstance(value, tuple) else value for key, value in model.config.items()}
     return Card(
@@ -196,7 +202,7 @@ def make_card(
             stop_upper=layout.stops.upper if layout.stops else (),
         ),
         actuation=ActuationCard(
-            kind=robot.actuation,
+            kind="effort" if coupling is not None else robot.actuation,
             effort_limit={key: float(value) for key, value in robot.effort_limit.items()},
             stiffness={key: float(value) for key, value in robot.joint_stiffness.items()},
             damping={key: float(value) for key, value in robot.joint_damping.items()},
@@ -232,4 +238,5 @@ def make_card(
         versions=stack(),
         measured={key: float(value) for key, value in (measured or {}).items()},
         lineage=tuple(lineage),
+        coupling=coupling,
     )

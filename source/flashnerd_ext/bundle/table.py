@@ -10,6 +10,7 @@ from flashnerd_ext.errors import one_line
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import Card, ContactCard, Ranges
+    from flashnerd_ext.bundle.coupling import CouplingCard
     from flashnerd_ext.bundle.store import Bundle
 
 
@@ -89,6 +90,7 @@ def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
             ("gravity [m/s²]", " ".join(f"{value:.4g}" for value in simulation.gravity)),
             ("contacts", _contacts(contacts)),
         ],
+        "coupled mode": [] if card.coupling is None else _coupling(card.coupling),
         "model": [
             ("name", card.model.name),
             ("config", " ".join(f"{key}={value}" for key, value in card.model.config.items())),
@@ -109,6 +111,15 @@ def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
         "versions": [(name, version) for name, version in card.versions.items()],
         "measured": [(name, f"{value:.4g}") for name, value in card.measured.items()],
     }
+
+
+def _coupling(coupling: CouplingCard) -> list[tuple[str, str]]:
+    return [
+        ("label", f"{coupling.label} of {coupling.integrator}"),
+        ("passive damping", _numbers(coupling.damping)),
+        ("armature", _numbers(coupling.armature)),
+        ("gravity compensation", _numbers(coupling.gravity_compensation)),
+    ]
 
 
 def _contacts(contacts: ContactCard) -> str:

@@ -66,6 +66,9 @@ _MODULES = {
     "g1": "flashnerd_ext.data.biped",
     "g1_29": "flashnerd_ext.data.biped",
     "ant": "flashnerd_ext.data.ant",
+    "franka": "flashnerd_ext.data.arm",
+    "franka_reach": "flashnerd_ext.data.arm",
+    "allegro": "flashnerd_ext.data.hand",
 }
 """Robot -> module that registers its samplers; adding a robot adds a line."""
 

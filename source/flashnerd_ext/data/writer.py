@@ -171,7 +171,7 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
         if robot.contacts is not None:
             draws = lift_starts(engine, draws, generators)
         worlds = [draw_worlds(robot, generators[n], len(draw[0])) for n, draw in draws]
-        if robot.contacts is not None:
+        if robot.contacts is not None or robot.layout.conditions:
             engine.set_worlds(*(np.concatenate(part) for part in zip(*worlds, strict=True)))  # type: ignore[attr-defined]
         for (n, _), world, columns in zip(
             draws, worlds, _rollout_together(engine, [draw for _, draw in draws], setting.steps), strict=True
@@ -193,7 +193,7 @@ def make_shard(robot: RobotDescription, engine: Engine, plan: Plan, split: str, 
     names = ("joint_q", "joint_qd", "actuation", "valid", "sampler", "condition", "friction", "torque", "force")
     columns = {name: column[order] for name, column in zip(names, joined, strict=False)}
     if robot.contacts is None:
-        columns = {name: columns[name] for name in COLUMNS}
+        columns = {name: columns[name] for name in (*COLUMNS, *(["condition"] if robot.layout.conditions else []))}
     else:
         columns |= contact_columns(engine, columns)
     return columns | {"tried": tried}

@@ -107,11 +107,13 @@ def _stage_clock(base: Any, wanted: bool) -> AbstractContextManager[Any]:
         return nullcontext()
     from flashnerd_ext.errors import FlashNerdError
     from flashnerd_ext.evaluation.stages import StageClock
-    from flashnerd_ext.physics.environment import running_solver
+    from flashnerd_ext.physics.environment import running_robot
 
-    solver = running_solver()
+    solver = running_robot()
     if solver is None:
-        raise FlashNerdError("stages are those of learned physics, which does not run here: type physics=[flashnerd].")
+        raise FlashNerdError(
+            "stages are those of learned mode, which does not run here: type physics=[flashnerd], with a bundle of it."
+        )
     return StageClock(solver, lambda: _wait(base.device)).active()
 
 

@@ -47,11 +47,14 @@ def run_soak(env: Any, count: int, seed: int) -> dict[str, Any]:
     import torch
 
     from flashnerd_ext.errors import FlashNerdError
-    from flashnerd_ext.physics.environment import running_solver
+    from flashnerd_ext.physics.environment import running_robot
 
-    solver = running_solver()
+    solver = running_robot()
     if solver is None:
-        raise FlashNerdError("soak looks at learned physics, which does not run here: type physics=[flashnerd].")
+        raise FlashNerdError(
+            "soak looks at learned physics, which does not run here: type physics=[flashnerd], with a bundle of "
+            "learned mode."
+        )
     base = env.unwrapped
     generator = torch.Generator().manual_seed(seed)
     shape = (base.num_envs, base.action_space.shape[-1])

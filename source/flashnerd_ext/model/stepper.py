@@ -7,6 +7,7 @@ be compiled and, on a GPU, captured.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,20 +53,25 @@ class Stepper:
         self._advance = torch.compile(self._advance_eager, dynamic=False) if compiled else self._advance_eager
         self.compiled = compiled
 
-    def _advance_eager(
-        self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None
-    ) -> tuple[Tensor, Tensor]:
+    def _predict(self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None) -> Tensor:
+        """One frame through the model: its outputs [N, O]."""
         self.frame.copy_(encode_frame(self.model.layout, joint_q, joint_qd, actuation, self.condition))
         out = self.model.step(self.frame, self.cache, rows)
         if self.model.sensed:
             self.sensed.copy_(out[..., -self.model.sensed :])
-        return self.integrator.apply(joint_q, joint_qd, out)
+        return out
+
+    def _advance_eager(self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None) -> Any:
+        return self.integrator.apply(joint_q, joint_qd, self._predict(joint_q, joint_qd, actuation, rows))
 
     @torch.no_grad()
     def step(
         self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None = None
     ) -> tuple[Tensor, Tensor]:
         """Next ``(joint_q [N, nq], joint_qd [N, nv])``; the frame used stays readable in ``self.frame`` [N, F]."""
+        return self._run(joint_q, joint_qd, actuation, rows)
+
+    def _run(self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None) -> Any:
         if self.compiled:
             try:
                 return self._advance(joint_q, joint_qd, actuation, rows)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from flashnerd_ext.bundle.card import parse_card
+from flashnerd_ext.bundle.card import Card, parse_card
 from flashnerd_ext.bundle.folder import CARD_FILE
 from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_root
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.registry import ROBOTS
+from flashnerd_ext.solver.coupled_map import learned_articulations
 from flashnerd_ext.solver.mapping import joint_name
 
 
@@ -21,11 +23,13 @@ def choose_bundle(name_or_path: str, model: Any) -> Bundle:
     if name_or_path != "auto":
         return load_bundle(name_or_path)
     joints = moving_joints(model)
+    alone = int(model.articulation_count) <= max(int(model.world_count), 1)
     names = shipped()
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
     cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in names}
-    fitting = [name for name in names if set(cards[name].robot.joint_names) == joints]
-    fitting.sort(key=lambda name: (name != cards[name].robot.name, name))
+    fitting = [name for name in names if _fits(cards[name], model, joints)]
+    # Where a robot is alone in its world, learned mode; coupled mode where there is something to touch.
+    fitting.sort(key=lambda name: ((cards[name].coupling is None) != alone, name != cards[name].robot.name, name))
     if fitting:
         return load_bundle(fitting[0])
     available = f"available are {', '.join(names) or 'none'}"
@@ -43,13 +47,36 @@ def choose_bundle(name_or_path: str, model: Any) -> Bundle:
     )
 
 
+def _fits(card: Card, model: Any, joints: set[str]) -> bool:
+    """Whether the card's robot is the scene's, or one of the scene's for a bundle of coupled mode."""
+    if set(card.robot.joint_names) == joints:
+        return True
+    return card.coupling is not None and bool(learned_articulations(model, card.robot.joint_names)[0])
+
+
+def wants_coupling(name_or_path: str, builder: Any) -> bool:
+    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode; of ``builder`` only names are read.
+
+    Where that cannot be said, False: whatever is wrong with the bundle is said when it is loaded.
+    """
+    try:
+        if name_or_path == "auto":
+            return choose_bundle("auto", builder).card.coupling is not None
+        folder = Path(shipped_root() / name_or_path if name_or_path in shipped() else name_or_path).expanduser()
+        return parse_card((folder / CARD_FILE).read_bytes()).coupling is not None
+    except (FlashNerdError, OSError):
+        return False
+
+
 def moving_joints(model: Any) -> set[str]:
     """Names of the joints that have a degree of freedom, without free joints."""
     from newton import JointType
 
-    start, types = model.joint_qd_start.numpy(), model.joint_type.numpy()
+    # A builder has lists, and its starts end with the last joint.
+    start, types = (x.numpy() if hasattr(x, "numpy") else x for x in (model.joint_qd_start, model.joint_type))
+    ends = [*start[1 : len(model.joint_label)], model.joint_dof_count]
     return {
         joint_name(label)
         for i, label in enumerate(model.joint_label)
-        if start[i + 1] > start[i] and types[i] != int(JointType.FREE)
+        if ends[i] > start[i] and types[i] != int(JointType.FREE)
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
+    from flashnerd_ext.solver.learned_base import LearnedSolver
     from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
 
 logger = logging.getLogger(__name__)
@@ -24,13 +25,21 @@ TERM = "flashnerd_guard"
 """Name of the termination term; its log entry is ``Episode_Termination/flashnerd_guard``."""
 
 
-def running_solver() -> SolverFlashNerd | None:
-    """The learned solver of the running simulation, if there is one."""
+def running_solver() -> LearnedSolver | None:
+    """The solver of the running simulation, in whichever mode, if a learned model takes part in it."""
     from isaaclab_newton.physics import NewtonManager
 
-    from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
+    from flashnerd_ext.solver.learned_base import LearnedSolver
 
     solver = NewtonManager._solver
+    return solver if isinstance(solver, LearnedSolver) else None
+
+
+def running_robot() -> SolverFlashNerd | None:
+    """The solver of the running simulation where it is of learned mode, in which the model stands for the robot."""
+    from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
+
+    solver = running_solver()
     return solver if isinstance(solver, SolverFlashNerd) else None
 
 
@@ -42,7 +51,7 @@ def guard_failed(env: Any) -> torch.Tensor:
     solver = running_solver()
     if solver is None:
         return torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
-    return solver.guard.pending.clone()
+    return solver.ended.clone()
 
 
 def calling_environment() -> Any | None:
@@ -67,8 +76,9 @@ def attach(env: Any) -> None:
 
     for articulation in env.scene.articulations.values():
         watch_resets(articulation)
-        watch_wrenches(articulation)
-        watch_torque(articulation)
+        if running_robot() is not None:
+            watch_wrenches(articulation)
+            watch_torque(articulation)
     if isinstance(env, ManagerBasedRLEnv):
         _add_term(env)
     elif isinstance(env, DirectRLEnv):
@@ -109,7 +119,7 @@ def watch_wrenches(articulation: Any) -> None:
         nonlocal warned
         if not warned and any(composer is not None and composer.active for composer in composers):
             warned = True
-            if running_solver() is not None:
+            if running_robot() is not None:
                 logger.warning(
                     "An external force or torque is applied to '%s', but the learned dynamics take none: it has no "
                     "effect. Push by velocity (isaaclab.envs.mdp.push_by_setting_velocity) instead.",
@@ -135,7 +145,7 @@ def watch_torque(articulation: Any) -> None:
     def update(dt: float) -> None:
         nonlocal columns
         original(dt)
-        solver = running_solver()
+        solver = running_robot()
         if solver is None or not solver.sensors.capacity or solver.bundle.card.layout.drive is None:
             return
         if columns is None:

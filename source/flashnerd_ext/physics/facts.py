@@ -9,6 +9,7 @@ import numpy as np
 from flashnerd_ext.bundle.card import Card
 from flashnerd_ext.bundle.check import JointMap, check_against
 from flashnerd_ext.bundle.facts import facts_from_newton
+from flashnerd_ext.solver.coupled_map import CoupledMap
 
 _PROPERTIES = (
     "body_mass",
@@ -38,6 +39,30 @@ def check_simulation(card: Card, model: Any, physics_dt: float, decimation: int)
     findings = check_against(card, facts_from_newton(model, dt=physics_dt, decimation=decimation))
     for world in unlike_worlds(model):
         check_against(card, facts_from_newton(model, dt=physics_dt, decimation=decimation, world=world))
+    return findings
+
+
+def check_coupled(card: Card, model: Any, where: CoupledMap, solver_dt: float, decimation: int) -> JointMap:
+    """Compare the learned robots of world 0 with the card, and of the other worlds those that lie farthest from it.
+
+    Args:
+        card: The bundle's card, of coupled mode.
+        model: Finalised Newton model.
+        where: Its learned robots.
+        solver_dt: Step of the solver [s].
+        decimation: Solver steps in one control step.
+
+    Raises:
+        FlashNerdError: One sentence with what differs and what to type.
+    """
+    findings = None
+    for world in (0, *unlike_worlds(model)):
+        for row in range(world * where.copies, (world + 1) * where.copies):
+            members = where.joints[row].tolist(), where.bodies[row].tolist()
+            facts = facts_from_newton(model, dt=solver_dt, decimation=decimation, world=world, members=members)
+            found = check_against(card, facts)
+            findings = findings or found
+    assert findings is not None
     return findings
 
 

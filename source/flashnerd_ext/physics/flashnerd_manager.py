@@ -15,15 +15,19 @@ from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.frame import frame_names
-from flashnerd_ext.physics.bundles import choose_bundle
+from flashnerd_ext.model.free import FreeStepper
+from flashnerd_ext.physics.bundles import choose_bundle, wants_coupling
 from flashnerd_ext.physics.drives import DriveWatch, check_drives
 from flashnerd_ext.physics.environment import attach, calling_environment
-from flashnerd_ext.physics.facts import check_simulation
+from flashnerd_ext.physics.facts import check_coupled, check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
-from flashnerd_ext.solver.dump import GuardDump
+from flashnerd_ext.solver.coupled_map import learned_articulations
+from flashnerd_ext.solver.dump import HELD, GuardDump
 from flashnerd_ext.solver.engine_stepper import ENGINE
-from flashnerd_ext.solver.integrate import fit_clock
+from flashnerd_ext.solver.integrate import ModelClock, fit_clock
+from flashnerd_ext.solver.learned_base import LearnedSolver
 from flashnerd_ext.solver.mapping import CLONE_REMEDY
+from flashnerd_ext.solver.solver_coupled import FALLS_BACK, SolverCoupled
 from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
 from flashnerd_ext.solver.stream import make_stepper, wants_compiled
 
@@ -50,6 +54,9 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     that rate). Differences that a task can notice: explicit actuator models are evaluated once a model step, external
     wrenches and changes of physical properties have no effect (each is said once), contact sensors and joint reaction
     wrenches read 0, CUDA graphs are not used.
+
+    With a bundle of coupled mode it is MuJoCo Warp that steps, as under its own manager, and the model predicts the
+    free motion of learned robots once a solver step (:class:`flashnerd_ext.solver.solver_coupled.SolverCoupled`).
     """
 
     # -- construction ---------------------------------------------------------------------------------------------
@@ -61,26 +68,47 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         scene = getattr(PhysicsManager._sim, "_interactive_scene", None)
         environments = 1 if scene is None else int(scene.num_envs)
         worlds, articulations = max(int(builder.world_count), 1), int(builder.articulation_count)
-        if scene is not None and (worlds != environments or articulations != environments):
+        # Coupled mode steps scenes with more than the robot in each world.
+        coupled = worlds == environments and wants_coupling(cls._solver_cfg().bundle, builder)
+        if scene is not None and not coupled and (worlds != environments or articulations != environments):
             raise FlashNerdError(
                 f"the simulation has {articulations} articulations in {worlds} worlds, but the scene has "
                 f"{environments} environments, and the learned backend steps one robot in each: {CLONE_REMEDY}."
             )
 
     @classmethod
-    def _create_solver(cls, model: Model, solver_cfg: Any) -> SolverFlashNerd:
-        """Construct the learned solver; refuses a bundle that does not fit the robot in the scene."""
+    def _create_solver(cls, model: Model, solver_cfg: Any) -> LearnedSolver:
+        """Construct the solver of the bundle's mode; refuses a bundle that does not fit the robot in the scene."""
         bundle = choose_bundle(solver_cfg.bundle, model)
         kwargs = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
         kwargs.pop("ls_parallel", None)
+        rows = max(int(model.world_count), 1)
+        if bundle.card.coupling is not None:
+            rows = max(sum(map(len, learned_articulations(model, bundle.card.robot.joint_names))), 1)
+            if solver_cfg.model == ENGINE:
+                raise FlashNerdError(
+                    f"solver_cfg.model is '{ENGINE}', which stands for a whole robot, but the bundle "
+                    f"'{bundle.card.name}' is of coupled mode: type physics=newton_mjwarp."
+                )
         stepper = make_stepper(
             bundle,
-            max(int(model.world_count), 1),
+            rows,
             wp.device_to_torch(model.device),
             architecture=solver_cfg.model,
             dtype=solver_cfg.dtype,
-            compiled=wants_compiled(solver_cfg.compile, int(model.world_count), wp.device_to_torch(model.device)),
+            compiled=wants_compiled(solver_cfg.compile, rows, wp.device_to_torch(model.device)),
         )
+        if isinstance(stepper, FreeStepper):
+            return SolverCoupled(
+                model,
+                bundle,
+                stepper,
+                coupling=solver_cfg.coupling,
+                guard_margin=solver_cfg.guard_margin,
+                guard_history=solver_cfg.guard_history,
+                strict=solver_cfg.strict,
+                **kwargs,
+            )
         return SolverFlashNerd(
             model,
             bundle,
@@ -95,24 +123,31 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
     @classmethod
     def _build_solver(cls, model: Model, solver_cfg: Any) -> None:
         super()._build_solver(model, solver_cfg)
-        # Contacts are found by a stage of the learned solver, whichever detector the task has for the analytical one.
-        NewtonManager._needs_collision_pipeline = False
-        # The learned step sees commands only; viewers must not offer to pull at bodies.
-        NewtonManager._supports_rigid_body_force_input = False
         solver = cls._learned()
+        mode = "coupled"
+        if isinstance(solver, SolverFlashNerd):
+            mode = "learned"
+            # A stage of the learned solver finds contacts, whichever detector the task has for the analytical one.
+            NewtonManager._needs_collision_pipeline = False
+            # The learned step sees commands only; viewers must not offer to pull at bodies.
+            NewtonManager._supports_rigid_body_force_input = False
         card, running = solver.bundle.card, solver.stream.stepper.model
         print(
-            f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), model {running.name}, "
+            f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), {mode} mode, model {running.name}, "
             f"{running.parameter_count()} weights, step {card.dt * 1e3:.4g} ms; cache, guard and "
             f"history hold {solver.nbytes / 2**20:.1f} MiB for {solver.frame.map.worlds} worlds"
         )
 
     @classmethod
     def _initialize_contacts(cls) -> None:
-        """A contact buffer for sensors: one contact a link and world."""
+        """A contact buffer for sensors: one contact a link and world; in coupled mode the solver's own."""
         model: Any = cls.get_model()
+        solver = cls._learned()
+        if not isinstance(solver, SolverFlashNerd):
+            super()._initialize_contacts()
+            return
         NewtonManager._contacts = Contacts(
-            rigid_contact_max=max(cls._learned().sensors.capacity, 1),
+            rigid_contact_max=max(solver.sensors.capacity, 1),
             soft_contact_max=0,
             device=PhysicsManager._device,
             requested_attributes=model.get_requested_contact_attributes(),
@@ -125,6 +160,8 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         The learned step has no atomics and no random numbers. What remains is the order of sums inside torch's matrix
         kernels, fixed on a CPU for one thread count; on a GPU ask torch.use_deterministic_algorithms.
         """
+        if wants_coupling(solver_cfg.bundle, cls.get_model()):
+            super()._validate_deterministic_solver_cfg(solver_cfg, deterministic_mode)
         if deterministic_mode == wp.DeterministicMode.GPU_TO_GPU:
             raise ValueError(
                 "FlashNeRD cannot promise the same numbers on different GPUs, since torch chooses its kernels by the "
@@ -156,32 +193,48 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         """Fit the clock, compare the simulation with the card, and set up what follows from the environment."""
         solver, cfg = cls._learned(), cls._solver_cfg()
         card, physics_dt = solver.bundle.card, cls._physics_dt()
-        clock = fit_clock(card, physics_dt, NewtonManager._decimation)
-        findings = check_simulation(card, cls.get_model(), physics_dt, NewtonManager._decimation)
-        check_drives(card, cls.get_model(), cls._adapter)
+        effect = HELD
+        if isinstance(solver, SolverCoupled):
+            effect = FALLS_BACK
+            steps = NewtonManager._decimation * NewtonManager._num_substeps
+            findings = check_coupled(card, cls.get_model(), solver.where, NewtonManager._solver_dt, steps)
+            solver.clock = ModelClock(card.dt, 1)
+        else:
+            solver.clock = fit_clock(card, physics_dt, NewtonManager._decimation)
+            findings = check_simulation(card, cls.get_model(), physics_dt, NewtonManager._decimation)
+            check_drives(card, cls.get_model(), cls._adapter)
+            solver.drives = DriveWatch(card, cls._adapter)
         for warning in findings.warnings:
             solver.notices.say(warning, warning)
         if findings.unchecked:
             logger.info("FlashNeRD: the card does not say, so it was not checked: %s.", ", ".join(findings.unchecked))
-        solver.clock = clock
-        solver.drives = DriveWatch(card, cls._adapter)
         solver.dump = GuardDump(
             cls._dump_folder(cfg, env),
             cfg.guard_dumps,
             {"bundle": card.name, "hash": solver.bundle.hash, "env": type(env).__name__ if env is not None else None},
             (*card.envelope.state.names, *(n for n in frame_names(card.layout) if n.endswith(".act"))),
+            effect,
         )
         cls._settle_model_changes(solver)
         if env is not None:
             attach(env)
 
     @classmethod
-    def _settle_model_changes(cls, solver: SolverFlashNerd) -> None:
+    def _settle_model_changes(cls, solver: LearnedSolver) -> None:
         """Changes so far were checked against the card; from here on the model would not see any."""
         for change in NewtonManager._model_changes:
             solver.notify_model_changed(change)
         NewtonManager._model_changes = set()
         name = solver.bundle.card.name
+        if not isinstance(solver, SolverFlashNerd):
+            # All but gravity is the simulator's own, or is looked at by the solver when it hears of it.
+            NewtonManager._ignored_model_changes = {
+                int(ModelFlags.MODEL_PROPERTIES): (
+                    f"An event changed gravity, but the free motion that the bundle '{name}' has learned is under that "
+                    "of its training data: it acts on objects only. Remove the event."
+                )
+            }
+            return
         honoured = set()
         if solver.conditions.covers_inertia:
             honoured.add(ModelFlags.BODY_INERTIAL_PROPERTIES)
@@ -227,6 +280,9 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         """Newton's own actuators, then the model, as often as the control step holds model steps."""
         backend: Any = cls.backend
         solver = cls._learned()
+        if not isinstance(solver, SolverFlashNerd):
+            super()._simulate_full()
+            return
         clock = solver.clock
         assert clock is not None
         rounds = NewtonManager._decimation // clock.sim_steps
@@ -246,6 +302,9 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
 
     @classmethod
     def _simulate_physics_only(cls) -> None:
+        if not isinstance(cls._learned(), SolverFlashNerd):
+            super()._simulate_physics_only()
+            return
         cls._model_step()
         cls._publish()
 
@@ -293,12 +352,14 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
 
     @classmethod
     def _log_solver_debug(cls) -> None:
-        """There is no iteration whose convergence could be logged."""
+        """In learned mode there is no iteration whose convergence could be logged."""
+        if not isinstance(cls._learned(), SolverFlashNerd):
+            super()._log_solver_debug()
 
     @classmethod
-    def _learned(cls) -> SolverFlashNerd:
+    def _learned(cls) -> LearnedSolver:
         solver = NewtonManager._solver
-        if not isinstance(solver, SolverFlashNerd):
+        if not isinstance(solver, LearnedSolver):
             raise FlashNerdError("the FlashNeRD solver is not built yet: reset the simulation first.")
         return solver
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class FlashNerdSolverCfg(MJWarpSolverCfg):
     """Configuration of FlashNeRD's learned dynamics on the Newton route.
 
-    The inherited fields set up the analytical model that stands beside the learned one (for viewers and checks); none
-    of them changes a learned step.
+    With a bundle of learned mode the inherited fields set up the analytical model that stands beside the learned one
+    (for viewers and checks), and none of them changes a step. With one of coupled mode they are MuJoCo Warp's own: it
+    resolves contacts, limits and friction.
     """
 
     class_type: type[NewtonManager] | str = "{DIR}.flashnerd_manager:NewtonFlashNerdManager"
@@ -37,6 +38,10 @@ class FlashNerdSolverCfg(MJWarpSolverCfg):
     """Run the bundle's weights in another implementation of the same function, e.g. ``nerd_optimized`` for a ``nerd``
     bundle; ``mujoco_c`` steps the simulator that the bundle was learned from in their place. Empty takes the one that
     the card names."""
+
+    coupling: str = "two_way"
+    """How learned robots and what they touch act on each other, for a bundle of coupled mode: ``two_way``, or
+    ``one_way`` to leave the reaction of contacts out of the robots' motion. The latter is for comparison only."""
 
     dtype: str = "float32"
     """Dtype of the model's matrices: ``float32`` or ``bfloat16``. States and statistics keep their precision."""

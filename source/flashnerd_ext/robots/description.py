@@ -166,6 +166,11 @@ class RobotDescription:
     """Its left-right symmetry, if it has one: training data count twice."""
     fore_aft: Mirror | None = None
     """Its front-back symmetry, if it nearly has one: samples of a policy count four times, training data do not."""
+    coupling: str = ""
+    """Label of a robot of coupled mode (:data:`flashnerd_ext.bundle.coupling.LABELS`): its data are free motion at the
+    solver's step, without contacts, joint limits, joint friction and drives. Empty for learned mode."""
+    base_quat: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
+    """Orientation of a fixed base in the world (x, y, z, w), which is where gravity points in it."""
     cone: str = "pyramidal"
     """Friction cone of the task's solver."""
     impratio: float = 1.0
@@ -181,12 +186,12 @@ class RobotDescription:
     @property
     def inner_steps(self) -> int:
         """Solver steps in one model step."""
-        return self.decimation * self.substeps
+        return 1 if self.coupling else self.decimation * self.substeps
 
     @property
     def dt(self) -> float:
-        """Model time step [s], one control step."""
-        return self.sim_dt * self.decimation
+        """Model time step [s]: one control step, or one solver step in coupled mode."""
+        return self.sim_dt / self.substeps if self.coupling else self.sim_dt * self.decimation
 
 
 def fixed_links(robot: RobotDescription, contacts: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ that world shows the new value. Values beyond the training data are clamped, cou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class ConditionStage:
         base: Index of each world's root body, int64 [N].
         values: The stepper's buffer [N, C], written in place.
         notices: Where to say what the model does not see; ``None`` makes a lenient one.
+        members: Bodies of each of the N robots, where worlds hold more than them; others are not the model's matter.
 
     Attributes:
         clamped: Worlds whose conditions lie outside of the training data, as of the last update.
@@ -38,7 +40,16 @@ class ConditionStage:
         FlashNerdError: When a condition names a link that the robot in the scene does not have.
     """
 
-    def __init__(self, card: Card, model: Any, base: Tensor, values: Tensor, notices: Notices | None = None) -> None:
+    def __init__(
+        self,
+        card: Card,
+        model: Any,
+        base: Tensor,
+        values: Tensor,
+        notices: Notices | None = None,
+        members: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        self._members = members
         self.names, self._name, self._model, self._values = card.robot.conditions, card.name, model, values
         self.clamped = 0
         self._notices = Notices() if notices is None else notices
@@ -76,6 +87,8 @@ class ConditionStage:
     def _bodies(self, link: str) -> Tensor:
         """Index of that link in every world, int64 [N]."""
         names = [label.rsplit("/", 1)[-1] for label in self._model.body_label]
+        if self._members is not None:
+            return torch.tensor([self._body(link, row, names) for row in self._members])
         found = [i for i, name in enumerate(names) if name == link]
         worlds = self._model.body_world.numpy()[found]
         wanted = len(self._values)
@@ -86,9 +99,23 @@ class ConditionStage:
             )
         return torch.tensor(found)[torch.from_numpy(np.argsort(worlds, kind="stable"))]
 
+    def _body(self, link: str, row: np.ndarray, names: list[str]) -> int:
+        """Index of that link among the bodies of one robot."""
+        found = [int(body) for body in row if names[body] == link]
+        if len(found) != 1:
+            raise FlashNerdError(
+                f"the bundle '{self._name}' is conditioned on the link '{link}', which is {len(found)} times in the "
+                f"robot: use a robot that has it ({nearest(link, [names[body] for body in row])})"
+            )
+        return found[0]
+
     def _coverage(self) -> Tensor:
         """Which of mass and the three axes of the centre of mass the model sees, boolean [bodies, 4]."""
         covered = torch.zeros((len(self._mass), 4), dtype=torch.bool, device=self._mass.device)
+        if self._members is not None:
+            # Objects and other robots are the simulator's, which sees their mass.
+            covered.fill_(True)
+            covered[np.concatenate(self._members).tolist()] = False
         for what, bodies in self._inertial.values():
             covered[bodies, 0 if what == "mass" else 1 + "xyz".index(what[-1])] = True
         return covered

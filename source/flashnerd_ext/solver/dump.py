@@ -26,6 +26,7 @@ MOST_WORLDS = 4096
 """Worlds whose history one dump holds; further ones are only named."""
 SLOW_EVERY = 1000
 """Model steps between dumps once the number of kept dumps is reached."""
+HELD = "they keep their last good state and end with the termination term flashnerd_guard"
 
 
 class GuardDump:
@@ -36,10 +37,13 @@ class GuardDump:
         keep: Dumps kept; 0 writes none.
         facts: JSON-able description of the run (bundle, hash, task).
         inputs: Name of each state dimension, then of each actuation input.
+        effect: What happens to the worlds of a case, for the log.
     """
 
-    def __init__(self, folder: Path, keep: int, facts: dict[str, Any], inputs: tuple[str, ...]) -> None:
-        self.folder, self.keep, self.facts, self.inputs = folder, keep, facts, inputs
+    def __init__(
+        self, folder: Path, keep: int, facts: dict[str, Any], inputs: tuple[str, ...], effect: str = HELD
+    ) -> None:
+        self.folder, self.keep, self.facts, self.inputs, self.effect = folder, keep, facts, inputs, effect
         self.events = 0
         self.written: list[Path] = []
         self._last_step = -SLOW_EVERY
@@ -63,12 +67,12 @@ class GuardDump:
         level = logging.WARNING if self.events == 1 else logging.DEBUG
         logger.log(
             level,
-            "FlashNeRD guard held %d of %d worlds at model step %d (%s); they keep their last good state and end with "
-            "the termination term flashnerd_guard. Later cases are counted and dumped to %s.",
+            "FlashNeRD guard held %d of %d worlds at model step %d (%s); %s. Later cases are counted and dumped to %s.",
             len(worlds),
             len(guard.failed),
             step,
             first,
+            self.effect,
             self.folder,
         )
         due = self._count < self.keep or step - self._last_step >= SLOW_EVERY

@@ -54,8 +54,8 @@ class FrameStage:
 
     def __init__(self, state_map: StateMap, targets: bool, device: torch.device | str) -> None:
         self.map, self.targets = state_map, targets
-        self.nq, self.nv = len(state_map.q), len(state_map.v)
-        n = state_map.worlds
+        self.nq, self.nv = (len(columns) // state_map.copies for columns in (state_map.q, state_map.v))
+        n = state_map.worlds * state_map.copies
         self.state = torch.zeros((n, self.nq + self.nv), device=device)
         self.joint_q, self.joint_qd = self.state[:, : self.nq], self.state[:, self.nq :]
         self.actuation = torch.zeros((n, len(state_map.u)), device=device)
@@ -86,6 +86,22 @@ class FrameStage:
             return self.state.new_zeros((n, self.map.dofs))
         return wp.to_torch(array, requires_grad=False).view(n, -1)
 
+    def _gather(self, views: Views) -> None:
+        """Bring what stands in the simulation into ``_incoming``, and look whether it is finite."""
+        incoming = self._incoming
+        if self.map.straight:
+            torch.cat((views.joint_q, views.joint_qd), 1, out=incoming)
+        else:
+            rows = len(incoming)
+            incoming[:, : self.nq].copy_(views.joint_q.index_select(1, self.map.q).view(rows, -1))
+            incoming[:, self.nq :].copy_(views.joint_qd.index_select(1, self.map.v).view(rows, -1))
+        torch.all(torch.isfinite(incoming), 1, out=self.good)
+
+    def settle(self, state: Any) -> None:
+        """Take over the state that the simulator itself has reached: where it is finite, nobody wrote it."""
+        self._gather(self.views(state))
+        torch.where(self.good[:, None], self._incoming, self.state, out=self.state)
+
     def read(self, state: Any, control: Any, moved: Tensor) -> None:
         """Fill ``state``, ``actuation`` and ``good`` from the simulation, on its device and without waiting for it.
 
@@ -99,12 +115,7 @@ class FrameStage:
             moved: Boolean [N], or-ed into.
         """
         views, incoming = self.views(state, control), self._incoming
-        if self.map.straight:
-            torch.cat((views.joint_q, views.joint_qd), 1, out=incoming)
-        else:
-            incoming[:, : self.nq].copy_(views.joint_q.index_select(1, self.map.q))
-            incoming[:, self.nq :].copy_(views.joint_qd.index_select(1, self.map.v))
-        torch.all(torch.isfinite(incoming), 1, out=self.good)
+        self._gather(views)
         torch.any(incoming != self.state, 1, out=self.changed)
         distance = (incoming[:, : self.nq] - self.joint_q).abs_()
         moved.logical_or_((distance > MOVED).any(1))

@@ -68,7 +68,7 @@ class GuardStage:
         device: The simulation's device.
 
     Attributes:
-        failed: Worlds that failed in the last model step, boolean [N].
+        failed: Worlds that failed in the last model step, boolean [N]; in coupled mode rows, one a learned robot.
         pending: Worlds that failed since their last reset, boolean [N]; the termination term reads this.
         total: Failures of each world so far, int64 [N].
         rejected: What the model gave in the last step, [N, nq + nv].
@@ -115,13 +115,18 @@ class GuardStage:
             good: Worlds whose state in the simulation was finite, boolean [N].
             joint_q: Prediction [N, nq]. joint_qd: Prediction [N, nv].
         """
-        torch.cat((joint_q.to(state.dtype), joint_qd.to(state.dtype)), 1, out=self.rejected)
+        self.check(good, joint_q, joint_qd)
+        torch.where(self._ok[:, None], self.rejected, state, out=state)
+        self.pending.logical_or_(self.failed)
+
+    def check(self, good: Tensor, joint_q: Tensor, joint_qd: Tensor) -> None:
+        """Say which worlds fail (``failed``) and count them; arguments as of :meth:`hold`."""
+        dtype = self.rejected.dtype
+        torch.cat((joint_q.to(dtype), joint_qd.to(dtype)), 1, out=self.rejected)
         torch.sub(self.rejected, self._middle, out=self._distance).abs_()
         torch.le(self._distance, self._reach, out=self._inside)
         torch.all(self._inside, 1, out=self._ok).logical_and_(good)
-        torch.where(self._ok[:, None], self.rejected, state, out=state)
         torch.logical_not(self._ok, out=self.failed)
-        self.pending.logical_or_(self.failed)
         self.total.add_(self.failed)
 
     def cleared(self, env_ids: Tensor | list[int] | slice | None) -> None:

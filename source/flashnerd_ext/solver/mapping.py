@@ -32,6 +32,7 @@ class StateMap:
         u: Degree of freedom of each actuation input, int64 [nu].
         u_coord: Coordinate of each actuation input, int64 [nu]; where position targets stand.
         straight: Whether both orders are the same, so that no column has to move.
+        copies: Robots in a world; ``q`` and ``v`` then hold the columns of one after the other.
     """
 
     worlds: int
@@ -42,6 +43,7 @@ class StateMap:
     u: Tensor
     u_coord: Tensor
     straight: bool
+    copies: int = 1
 
 
 def joint_name(label: str) -> str:
@@ -72,18 +74,15 @@ def map_state(model: Any, layout: StateLayout, bundle: str, device: torch.device
         v += range(v_start[free], v_start[free] + 6)
     for name, kind in zip(layout.joint_names, layout.joint_kinds, strict=True):
         joint = place[name]
-        _check_kind(name, kind, int(types[joint]), bundle)
+        check_kind(name, kind, int(types[joint]), bundle)
         q.append(q_start[joint])
         v.append(v_start[joint])
     u = [v_start[place[name]] for name in layout.actuated]
     u_coord = [q_start[place[name]] for name in layout.actuated]
     coords, dofs = model.joint_coord_count // worlds, model.joint_dof_count // worlds
     straight = q == list(range(coords)) and v == list(range(dofs))
-    columns = {
-        name: torch.tensor(places, dtype=torch.int64, device=device)
-        for name, places in (("q", q), ("v", v), ("u", u), ("u_coord", u_coord))
-    }
-    return StateMap(worlds, coords, dofs, **columns, straight=straight)
+    columns = (torch.tensor(places, dtype=torch.int64, device=device) for places in (q, v, u, u_coord))
+    return StateMap(worlds, coords, dofs, *columns, straight=straight)
 
 
 def root_bodies(model: Any) -> np.ndarray:
@@ -143,7 +142,8 @@ def _compare_joints(layout: StateLayout, found: list[str], floating: bool, bundl
         )
 
 
-def _check_kind(name: str, kind: str, found: int, bundle: str) -> None:
+def check_kind(name: str, kind: str, found: int, bundle: str) -> None:
+    """Refuse a joint of the scene whose type, a ``newton.JointType``, is not the layout's kind."""
     from newton import JointType
 
     needed = JointType.PRISMATIC if kind == "prismatic" else JointType.REVOLUTE

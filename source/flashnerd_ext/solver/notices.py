@@ -32,6 +32,10 @@ class Notices:
         """
         if self.strict:
             raise FlashNerdError(f"{text[:-1]} (refused because solver_cfg.strict is on).")
+        self.warn(what, text)
+
+    def warn(self, what: str, text: str) -> None:
+        """As :meth:`say`, for what was asked for: never refused."""
         if what not in self._said:
             self._said.add(what)
             logger.warning("%s", text)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 import warp as wp
-from newton import ModelFlags, StateFlags
-from newton.solvers import SolverMuJoCo
+from newton import StateFlags
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.conditions import ConditionStage
@@ -18,9 +15,8 @@ from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.engine_stepper import EngineStepper
 from flashnerd_ext.solver.frame import FrameStage
 from flashnerd_ext.solver.guard import GuardStage, card_bounds
-from flashnerd_ext.solver.integrate import ModelClock
+from flashnerd_ext.solver.learned_base import LearnedSolver
 from flashnerd_ext.solver.mapping import map_state, root_bodies
-from flashnerd_ext.solver.notices import Notices
 from flashnerd_ext.solver.sensors import SensorStage
 from flashnerd_ext.solver.stream import StreamStage
 from flashnerd_ext.solver.terrain_contacts import contact_stage
@@ -31,16 +27,14 @@ if TYPE_CHECKING:
 
     from flashnerd_ext.bundle.store import Bundle
     from flashnerd_ext.model.stepper import Stepper
-    from flashnerd_ext.physics.drives import DriveWatch
-
-logger = logging.getLogger(__name__)
 
 
-class SolverFlashNerd(SolverMuJoCo):
-    """Newton solver that steps one robot a world with a learned model.
+class SolverFlashNerd(LearnedSolver):
+    """Newton solver of the learned mode: it steps one robot a world with a model alone.
 
-    It is a :class:`SolverMuJoCo` so that viewers, exporters and Isaac Lab's type checks find the analytical model
-    beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a constraint.
+    It is a :class:`~newton.solvers.SolverMuJoCo` so that viewers, exporters and Isaac Lab's type checks find the
+    analytical model beside it; the learned step neither pushes state to MuJoCo nor detects contacts nor solves a
+    constraint.
 
     Not supported in this mode, and said once where it is met: external wrenches (``State.body_f``), objects that the
     robot moves, physical properties that change after the bundle was checked.
@@ -52,7 +46,7 @@ class SolverFlashNerd(SolverMuJoCo):
         guard_margin: Share of the training envelope's width by which states may leave it.
         guard_history: Steps kept for the guard's dump.
         strict: Refuse what has no effect, instead of saying so once.
-        mujoco: Arguments of :class:`SolverMuJoCo`.
+        mujoco: Arguments of :class:`~newton.solvers.SolverMuJoCo`.
     """
 
     def __init__(
@@ -66,18 +60,13 @@ class SolverFlashNerd(SolverMuJoCo):
         strict: bool = False,
         **mujoco: Any,
     ) -> None:
-        super().__init__(model, **mujoco)
-        card, self.bundle = bundle.card, bundle
-        self.torch_device = torch.device(wp.device_to_torch(model.device))
+        super().__init__(model, bundle, strict=strict, **mujoco)
+        card = bundle.card
         if stepper.num_worlds != max(model.world_count, 1):
             raise FlashNerdError(
                 f"the stepper has {stepper.num_worlds} worlds, but the simulation {model.world_count}: make it so."
             )
-        self.clock: ModelClock | None = None
         self._look_again = True
-        self.dump: GuardDump | None = None
-        self.drives: DriveWatch | None = None
-        self.notices = Notices(strict)
         with torch.inference_mode(False):
             columns = map_state(model, card.layout, card.name, self.torch_device)
             self.contact_stage = contact_stage(card, model, self.torch_device)
@@ -132,7 +121,7 @@ class SolverFlashNerd(SolverMuJoCo):
         self._step += 1
 
     def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
-        """Solver reset: with state flags, as :class:`SolverMuJoCo` does, and those worlds forget their past.
+        """With state flags reset as :class:`~newton.solvers.SolverMuJoCo` does; those worlds forget their past.
 
         Isaac Lab calls this with ``flags=0`` before it steps whenever anything in a world was written, pushes and
         writes to other objects included, and with empty masks. What that means for the past is decided by what was
@@ -155,14 +144,14 @@ class SolverFlashNerd(SolverMuJoCo):
         if self.drives is not None:
             self.drives.look_again()
 
+    @property
+    def ended(self) -> torch.Tensor:
+        return self.guard.pending
+
     def notify_model_changed(self, flags: int) -> None:
         """Properties changed: the analytical model beside follows, and conditions that the bundle knows."""
         super().notify_model_changed(flags)
-        # The parent calls this while it is being built, when there is nothing to update yet.
-        conditions: ConditionStage | None = getattr(self, "conditions", None)
         self._look_again = True  # friction may be another
-        if conditions is not None and int(flags) & int(ModelFlags.BODY_INERTIAL_PROPERTIES):
-            conditions.update()
 
     def update_contacts(self, contacts: Contacts, state: State | None = None) -> None:
         """Let contact sensors read what the model predicted, or 0 where it predicts no forces."""
@@ -179,19 +168,7 @@ class SolverFlashNerd(SolverMuJoCo):
         Raises:
             FlashNerdError: Where contacts were dropped and that is refused.
         """
-        if bool(self.guard.failed.any()):
-            dump.report(self.guard, self.stream.steps, self.frame.good)
+        super().report(dump)
         # MuJoCo C finds its contacts itself.
         if not isinstance(self.stream.stepper, EngineStepper):
             self.contact_stage.report(self.notices)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of cache, guard and history [bytes]; constant after construction."""
-        return self.stream.stepper.cache.nbytes + self.guard.nbytes
-
-    def _on_warp_stream(self) -> contextlib.AbstractContextManager[Any]:
-        # Torch and Warp must queue their work in one order. Written with care; untested on a GPU.
-        if self.torch_device.type != "cuda":
-            return contextlib.nullcontext()
-        return torch.cuda.stream(wp.stream_to_torch(wp.get_stream(self.model.device)))

@@ -24,6 +24,7 @@ from flashnerd_ext.bundle.store import Bundle
 from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.contacts import ContactRows
+from flashnerd_ext.model.free import FreeStepper
 from flashnerd_ext.model.registry import MODELS, build_model
 from flashnerd_ext.model.stepper import Stepper
 from flashnerd_ext.robots.registry import get_robot
@@ -69,7 +70,8 @@ def make_stepper(
         if DTYPES[dtype] != model.compute_dtype:
             model = model.set_compute_dtype(DTYPES[dtype])
         simulation = bundle.card.simulation
-        return Stepper(model, simulation.dt, simulation.inner_steps, num_worlds, device, compiled)
+        kind = Stepper if bundle.card.coupling is None else FreeStepper
+        return kind(model, simulation.dt, simulation.inner_steps, num_worlds, device, compiled)
 
 
 def wants_compiled(choice: str, num_worlds: int, device: torch.device | str) -> bool:
@@ -137,9 +139,20 @@ class StreamStage:
         self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor, rows: ContactRows | None = None
     ) -> tuple[Tensor, Tensor]:
         """Predicted ``(joint_q [N, nq], joint_qd [N, nv])``; advances every world's stream by exactly one frame."""
+        self._begin()
+        return self.stepper.step(joint_q, joint_qd, actuation, rows)
+
+    def accelerate(self, joint_q: Tensor, joint_qd: Tensor, actuation: Tensor) -> Tensor:
+        """Predicted accelerations of free motion [N, nv], with a :class:`~flashnerd_ext.model.free.FreeStepper`;
+        advances every world's stream by exactly one frame."""
+        self._begin()
+        assert isinstance(self.stepper, FreeStepper)
+        return self.stepper.accelerate(joint_q, joint_qd, actuation)
+
+    def _begin(self) -> None:
+        """Forget what is to be forgotten, and count the frame."""
         # On a CPU the question costs nothing and spares the pass over the cache; on a GPU it would be a wait.
         if not self._on_cpu or bool(self.forget.any()):
             self.stepper.reset(self.forget)
             self.forget.zero_()
         self.steps += 1
-        return self.stepper.step(joint_q, joint_qd, actuation, rows)

@@ -35,6 +35,7 @@ from flashnerd_ext.training.windows import Windows, make_windows
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.card import DataCard, PhysicalCard
+    from flashnerd_ext.bundle.coupling import CouplingCard
     from flashnerd_ext.data.dataset import Trajectories
 
 STATISTICS_ROWS = 500_000
@@ -239,6 +240,7 @@ def finish(
         lineage=lineage,
         fixed=data.meta.get("fixed", ()),
         detector=str(data.meta.get("fixed_detector", "")),
+        coupling=coupling_of(robot),
     )
     bundle = save_bundle(out, model, card)
     write_json(run.folder / "history.json", {"history": run.history, "machine": machine_facts(), "measured": measured})
@@ -286,6 +288,22 @@ def measure(config: TrainDynamicsConfig, robot: RobotDescription, model: Dynamic
     # JSON has no infinity: a model that blew up gets a figure that nobody mistakes for an error of this world.
     measured = {name: value if math.isfinite(value) else 1e9 for name, value in measured.items()}
     return measured | {"evaluated_trajectories": float(len(test.windows["initial"].start))}
+
+
+def coupling_of(robot: RobotDescription) -> CouplingCard | None:
+    """The card's section of coupled mode; ``None`` for a robot of learned mode."""
+    if not robot.coupling:
+        return None
+    from flashnerd_ext.bundle.coupling import CouplingCard
+
+    joints = robot.layout.joint_names
+    return CouplingCard(
+        label=robot.coupling,
+        integrator="euler",
+        # The data engines give a robot no passive damping and the armature of its description.
+        damping=dict.fromkeys(joints, 0.0),
+        armature={name: robot.armature.get(name, 0.0) for name in joints},
+    )
 
 
 def physical_of(robot: RobotDescription) -> PhysicalCard:

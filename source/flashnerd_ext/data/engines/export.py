@@ -55,7 +55,7 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         builder.default_shape_cfg.ke, builder.default_shape_cfg.kd = contacts.ke, contacts.kd
     height = 2.0 if contacts is None else robot.base_height
     builder.add_usd(
-        path, xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(0.0, 0.0, 0.0, 1.0)), schema_resolvers=_resolvers()
+        path, xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(*robot.base_quat)), schema_resolvers=_resolvers()
     )
     if contacts is None or not contacts.self_collision:
         builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
@@ -82,7 +82,8 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
             f"the asset {path} has the joints {list(qpos)}, but robot={robot.name} needs {list(wanted)}."
         )
     bodies = {_tail(label): label.replace("/", "_") for label in model.body_label}
-    if contacts is not None and tuple(bodies) != robot.links:
+    named = contacts is not None or bool(robot.layout.conditions)
+    if named and tuple(bodies) != robot.links:
         raise FlashNerdError(
             f"the asset {path} has the links {list(bodies)}, but robot={robot.name} names {list(robot.links)}."
         )
@@ -101,12 +102,13 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         versions={name: version(name) for name in ("mujoco", "mujoco-warp", "newton", "warp-lang")},
         floating_base=robot.layout.floating_base,
         base_body=bodies[robot.base_link] if robot.layout.floating_base else "",
-        links=bodies if contacts is not None else {},
+        links=bodies if named else {},
         substeps=int(robot.substeps),
         layout=robot.layout.to_dict(),
         capacity=contacts.capacity if contacts is not None else 0,
         gap=contacts.gap if contacts is not None else 0.0,
         target_inputs=_target_inputs(exact, [dof[name] for name in robot.layout.actuated], robot),
+        coupling=robot.coupling,
     )
 
 
@@ -167,6 +169,8 @@ def _apply_drives(builder: Any, robot: RobotDescription) -> None:
             continue
         dof = builder.joint_qd_start[joint]
         ke, kd = robot.joint_stiffness.get(name, 0.0), robot.joint_damping.get(name, 0.0)
+        if robot.coupling:
+            ke = kd = 0.0  # what a drive gives is an input of free motion
         if name in robot.armature:
             builder.joint_armature[dof] = robot.armature[name]
         builder.joint_target_ke[dof] = ke
@@ -205,7 +209,10 @@ def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
         from flashnerd_ext.robots.assets.manifest import read_manifest
         from flashnerd_ext.robots.assets.root import local_root
 
-        return f"{robot.name}@local-{read_manifest(local_root())['robots'][robot.name]['fingerprint']}"
+        assets = read_manifest(local_root())["robots"]
+        # Two robots may share an asset, which then has the name of one of them.
+        name = next(name for name, facts in assets.items() if robot.asset_path in facts["files"])
+        return f"{name}@local-{assets[name]['fingerprint']}"
     return f"{robot.name}@custom-{hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"
 
 

@@ -66,6 +66,8 @@ class ExportedModel:
     """Links of fixed contact rows, one row each; empty for variable rows, of which there are ``capacity``."""
     terrain: dict[str, Any] = field(default_factory=dict)
     """:class:`flashnerd_ext.data.terrain.Terrain` as JSON; empty for flat ground."""
+    coupling: str = ""
+    """Label of free motion (``RobotDescription.coupling``); empty where a step is a whole control step."""
 
     blind: bool = False
     """Whether fixed rows know the ground planes only and not the terrain on them."""
@@ -81,6 +83,11 @@ class ExportedModel:
     def contacts(self) -> str:
         """Kind of the contact rows of a data set that was made with it: ``variable`` or ``fixed``."""
         return "fixed" if self.fixed else "variable"
+
+    @property
+    def inner_steps(self) -> int:
+        """Solver steps in a model step."""
+        return 1 if self.coupling else self.decimation * self.substeps
 
     @property
     def hash(self) -> str:
@@ -99,6 +106,8 @@ class ExportedModel:
             content.pop("terrain")
         if not self.blind:
             content.pop("blind")
+        if not self.coupling:
+            content.pop("coupling")
         return content
 
     def save(self, folder: Path) -> Path:
@@ -183,4 +192,8 @@ class ExportedModel:
             from flashnerd_ext.data.terrain import soften
 
             soften(model)
+        if self.coupling:
+            from flashnerd_ext.data.engines.free import free_motion
+
+            free_motion(model, self.coupling)
         return model

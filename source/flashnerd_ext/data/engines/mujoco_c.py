@@ -149,7 +149,7 @@ class MujocoC:
             control[:, nu + self._input] = actuation
         self.torque = np.zeros((count, len(self._input)))
         if not len(self._explicit):
-            state, sensed = self._roll(state, control, model.decimation * model.substeps)
+            state, sensed = self._roll(state, control, model.inner_steps)
         else:
             sensed = np.zeros((count, self._mj.nsensordata))
             for _ in range(model.decimation):

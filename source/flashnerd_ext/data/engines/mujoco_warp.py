@@ -31,6 +31,11 @@ class MujocoWarp:
                 f"robot={model.robot} has a floating base or position targets, which engine=mujoco_warp does not take "
                 "so far: type engine=mujoco_c."
             )
+        if model.layout.get("conditions"):
+            raise FlashNerdError(
+                f"robot={model.robot} has conditions that differ from world to world, which engine=mujoco_warp does "
+                "not take so far: type engine=mujoco_c."
+            )
         self.model = model
         self.version = version("mujoco-warp")
         known = {str(item) for item in wp.get_devices()}
@@ -71,7 +76,7 @@ class MujocoWarp:
             data.qfrc_applied.assign(force)
             # A cold start, as the C engine has; else a step would depend on the one before.
             data.qacc_warmstart.zero_()
-            for _ in range(self.model.decimation * self.model.substeps):
+            for _ in range(self.model.inner_steps):
                 mjw.step(self._model, data)
             q, qd = data.qpos.numpy(), data.qvel.numpy()
         return q[:, self._qpos].astype(np.float64), qd[:, self._dof].astype(np.float64)

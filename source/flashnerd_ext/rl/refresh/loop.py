@@ -88,11 +88,13 @@ class Refresh:
         )
 
     def _solver(self) -> Any:
-        from flashnerd_ext.physics.environment import running_solver
+        from flashnerd_ext.physics.environment import running_robot
 
-        solver = running_solver()
+        solver = running_robot()
         if solver is None:
-            raise FlashNerdError("--refresh needs learned physics, but none runs: type physics=flashnerd.")
+            raise FlashNerdError(
+                "--refresh needs learned physics, but none runs: type physics=flashnerd, with a bundle of learned mode."
+            )
         return solver
 
     # -- the phases -------------------------------------------------------------------------------------------------

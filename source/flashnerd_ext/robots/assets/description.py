@@ -126,6 +126,10 @@ class UrdfRobot:
         drop_collision: Patterns of links, merged ones too, whose collision geometry is left out.
         drives: Pattern -> drive; first match wins.
         variants: Empty variant sets that a stock config selects from: set -> names (the first is selected).
+        colliders: Variants of the set ``Colliders``: name -> patterns of the bodies that collide in it, the others do
+            not (the first is selected); empty for an asset without that set.
+        nested: Scope below the default prim under which every body is written inside its parent, as the sensor paths
+            of some stock configs ask; empty writes all bodies beside each other, as those of the others ask.
         hull_corners: Largest number of corners of a collision hull; ``None`` keeps the exact hull.
         visual: What to show of a visual mesh: a coarse ``hull``, the ``mesh`` itself, or the ``collision`` shapes.
         colors: Pattern of link names -> linear RGB; first match wins over the URDF's materials.
@@ -149,6 +153,8 @@ class UrdfRobot:
     drop_collision: tuple[str, ...] = ()
     drives: dict[str, Drive] = field(default_factory=dict)
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    colliders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nested: str = ""
     hull_corners: int | None = None
     visual: Literal["hull", "mesh", "collision"] = "hull"
     colors: dict[str, Color] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The things besides robots that stock configs load: ground plane, arrow, frame and cube."""
+"""The things besides robots that stock configs load: ground plane, arrow, frame, cube and table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ PLANE = "Isaac/IsaacLab/Environments/Grid/default_ground_plane_checker_v1/defaul
 ARROW = "Isaac/Props/UIElements/arrow_x.usd"
 FRAME = "Isaac/Props/UIElements/frame_prim.usd"
 CUBE = "Isaac/Props/Blocks/DexCube/dex_cube_instanceable.usd"
+TABLE = "Isaac/Props/Mounts/SeattleLabTable/table_instanceable.usd"
 
 _CUBE_EDGE = 0.065
 """m; assumed: the published asset cannot be read here."""
 _CUBE_DENSITY = 400.0
 """kg/m^3; the stock reorientation tasks overwrite it."""
+_TABLE = (1.3, 0.9, 1.05)
+"""m; plain and ours: as wide and deep as the box that Isaac Lab's Reach task has for a table, and as high as stock
+tasks put the floor below it. The origin is in the middle of its top."""
 _RED, _GREEN, _BLUE = (0.8, 0.1, 0.1), (0.1, 0.7, 0.1), (0.1, 0.2, 0.8)
 
 
@@ -130,5 +134,33 @@ def dex_cube(path: Path) -> Path:
     return tools.save_layer(stage.GetRootLayer(), path)
 
 
-PROPS: dict[str, Callable[[Path], Path]] = {PLANE: ground_plane, ARROW: arrow, FRAME: frame, CUBE: dex_cube}
+def table(path: Path) -> Path:
+    """A plate of 40 mm on four legs, static."""
+    stage = tools.new_stage("Table", "Plain table made by FlashNeRD; not the published asset's shape.")
+    tools.set_pose(stage.GetDefaultPrim())
+    width, depth, height = _TABLE
+    plate, leg = 0.04, 0.06
+    boxes = {"top": ((0.0, 0.0, -plate / 2.0), (width, depth, plate))}
+    for name, x, y in (("leg_0", -1, -1), ("leg_1", -1, 1), ("leg_2", 1, -1), ("leg_3", 1, 1)):
+        place = (x * (width - leg) / 2.0, y * (depth - leg) / 2.0, -(height + plate) / 2.0)
+        boxes[name] = (place, (leg, leg, height - plate))
+    for name, (place, size) in boxes.items():
+        box = UsdGeom.Cube.Define(stage, f"/Table/{name}")
+        box.CreateSizeAttr(1.0)
+        UsdPhysics.CollisionAPI.Apply(box.GetPrim())
+        pose = np.eye(4)
+        pose[:3, 3] = place
+        tools.set_pose(box.GetPrim(), pose, np.array(size))
+        tools.fix_extent(box.GetPrim())
+        tools.set_color(box.GetPrim(), (0.45, 0.36, 0.28) if name == "top" else (0.25, 0.25, 0.26))
+    return tools.save_layer(stage.GetRootLayer(), path)
+
+
+PROPS: dict[str, Callable[[Path], Path]] = {
+    PLANE: ground_plane,
+    ARROW: arrow,
+    FRAME: frame,
+    CUBE: dex_cube,
+    TABLE: table,
+}
 """Path below the asset root -> writer."""

@@ -113,7 +113,8 @@ def read_asset(path: Path) -> Asset:
     """Parse a written asset.
 
     Raises:
-        FlashNerdError: When it cannot be opened, has no articulation root on its default prim, or nests bodies.
+        FlashNerdError: When it cannot be opened, has no articulation root on its default prim, or nests bodies
+            elsewhere than below a scope of the default prim.
     """
     opened = Usd.Stage.Open(str(path)) if path.is_file() else None
     root = opened.GetDefaultPrim() if opened else None
@@ -122,7 +123,10 @@ def read_asset(path: Path) -> Asset:
     if not root.HasAPI(UsdPhysics.ArticulationRootAPI):
         raise FlashNerdError(f"{path} has no articulation root on its default prim '{root.GetName()}'.")
     prims = [prim for prim in Usd.PrimRange(root) if prim.HasAPI(UsdPhysics.RigidBodyAPI)]
-    nested = [prim.GetName() for prim in prims if prim.GetParent() != root]
+    # Stock configs look for bodies beside each other below the default prim, or in each other below one scope of it.
+    tops = [prim for prim in root.GetChildren() if not prim.HasAPI(UsdPhysics.RigidBodyAPI)]
+    scoped = any(prims and prims[0].GetParent() == top for top in tops)
+    nested = [] if scoped else [prim.GetName() for prim in prims if prim.GetParent() != root]
     if nested:
         raise FlashNerdError(f"{path} nests bodies ({', '.join(nested[:3])}), which stock sensor patterns do not find.")
     joints = [_joint(UsdPhysics.Joint(prim)) for prim in Usd.PrimRange(root) if prim.IsA(UsdPhysics.Joint)]
@@ -206,7 +210,11 @@ def _get(prim: Prim, name: str, default: float) -> float:
 
 def _shapes(body: Prim) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
-    for prim in Usd.PrimRange(body):
+    inside = iter(Usd.PrimRange(body))
+    for prim in inside:
+        if prim != body and prim.HasAPI(UsdPhysics.RigidBodyAPI):
+            inside.PruneChildren()
+            continue
         if not prim.HasAPI(UsdPhysics.CollisionAPI):
             continue
         facts: dict[str, object] = {"type": str(prim.GetTypeName()), "pose": tools.matrix_of(prim, body).tolist()}

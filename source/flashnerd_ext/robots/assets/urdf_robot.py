@@ -12,7 +12,7 @@ from flashnerd_ext.robots.assets import stage as tools
 from flashnerd_ext.robots.assets.description import Color, Drive, UrdfRobot
 from flashnerd_ext.robots.assets.inertia import Array
 from flashnerd_ext.robots.assets.pxr_api import Gf, Prim, Sdf, Stage, UsdGeom, UsdPhysics, Vt
-from flashnerd_ext.robots.assets.urdf import Link, Shape, UrdfJoint, pick
+from flashnerd_ext.robots.assets.urdf import Link, Shape, Tree, UrdfJoint, pick
 
 _GREY: Color = (0.55, 0.57, 0.60)
 _VISUAL_CORNERS = 64
@@ -37,16 +37,37 @@ def convert(robot: UrdfRobot, path: Path) -> Path:
     UsdPhysics.ArticulationRootAPI.Apply(root)
     _schema(root, "PhysxArticulationAPI", "physxArticulation:enabledSelfCollisions", robot.self_collision)
     _schema(root, "NewtonArticulationRootAPI", "newton:selfCollisionEnabled", robot.self_collision)
-    for name, poses in tree.world_poses().items():
-        _write_body(stage, robot, tree.links[name], poses)
+    bodies = _body_paths(robot, tree)
+    if robot.nested:
+        tools.set_pose(UsdGeom.Xform.Define(stage, f"/{robot.root}/{robot.nested}").GetPrim())
+    for name, pose in _body_poses(robot, tree).items():
+        _write_body(stage, robot, tree.links[name], bodies[name], pose)
     UsdGeom.Scope.Define(stage, f"/{robot.root}/joints")
     if robot.fixed_base:
         anchor = UsdPhysics.FixedJoint.Define(stage, f"/{robot.root}/root_joint")
-        anchor.CreateBody1Rel().SetTargets([Sdf.Path(f"/{robot.root}/{tree.root}")])
+        anchor.CreateBody1Rel().SetTargets([Sdf.Path(bodies[tree.root])])
     for joint in tree.joints:
-        _write_joint(stage, robot, joint)
+        _write_joint(stage, robot, joint, bodies)
     _write_variants(root, robot)
+    _write_collider_variants(root, robot, bodies)
     return tools.save_layer(stage.GetRootLayer(), path)
+
+
+def _body_paths(robot: UrdfRobot, tree: Tree) -> dict[str, str]:
+    """Body -> path of its prim, parents first."""
+    if not robot.nested:
+        return {name: f"/{robot.root}/{name}" for name in tree.links}
+    paths = {tree.root: f"/{robot.root}/{robot.nested}/{tree.root}"}
+    for joint in tree.joints:
+        paths[joint.child] = f"{paths[joint.parent]}/{joint.child}"
+    return paths
+
+
+def _body_poses(robot: UrdfRobot, tree: Tree) -> dict[str, Array]:
+    """Body -> pose [4, 4] in the prim above it at joint positions zero, parents first."""
+    if not robot.nested:
+        return tree.world_poses()
+    return {tree.root: np.eye(4)} | {joint.child: joint.pose for joint in tree.joints}
 
 
 def _schema(prim: Prim, schema: str, attribute: str, value: bool | float) -> None:
@@ -56,8 +77,7 @@ def _schema(prim: Prim, schema: str, attribute: str, value: bool | float) -> Non
     prim.CreateAttribute(attribute, kind, custom=False).Set(value)
 
 
-def _write_body(stage: Stage, robot: UrdfRobot, link: Link, pose: Array) -> None:
-    path = f"/{robot.root}/{link.name}"
+def _write_body(stage: Stage, robot: UrdfRobot, link: Link, path: str, pose: Array) -> None:
     prim = UsdGeom.Xform.Define(stage, path).GetPrim()
     tools.set_pose(prim, pose)
     UsdPhysics.RigidBodyAPI.Apply(prim)
@@ -155,14 +175,14 @@ def _write_mesh(stage: Stage, path: str, points: Array, faces: mesh.Faces) -> Pr
     return geometry.GetPrim()
 
 
-def _write_joint(stage: Stage, robot: UrdfRobot, joint: UrdfJoint) -> None:
+def _write_joint(stage: Stage, robot: UrdfRobot, joint: UrdfJoint, bodies: dict[str, str]) -> None:
     path = f"/{robot.root}/joints/{joint.name}"
     make = {"fixed": UsdPhysics.FixedJoint, "prismatic": UsdPhysics.PrismaticJoint}
     written = make.get(joint.kind, UsdPhysics.RevoluteJoint).Define(stage, path)
     # USD joints turn about x, y or z; another direction becomes x of a joint frame that is turned towards it.
     axis, turn = _axis(joint.axis)
-    written.CreateBody0Rel().SetTargets([Sdf.Path(f"/{robot.root}/{joint.parent}")])
-    written.CreateBody1Rel().SetTargets([Sdf.Path(f"/{robot.root}/{joint.child}")])
+    written.CreateBody0Rel().SetTargets([Sdf.Path(bodies[joint.parent])])
+    written.CreateBody1Rel().SetTargets([Sdf.Path(bodies[joint.child])])
     written.CreateLocalPos0Attr(Gf.Vec3f(*(float(value) for value in joint.pose[:3, 3])))
     written.CreateLocalRot0Attr(tools.quatf(joint.pose[:3, :3] @ turn))
     written.CreateLocalPos1Attr(Gf.Vec3f(0.0))
@@ -216,3 +236,20 @@ def _write_variants(root: Prim, robot: UrdfRobot) -> None:
         for choice in choices:
             variants.AddVariant(choice)
         variants.SetVariantSelection(choices[0])
+
+
+def _write_collider_variants(root: Prim, robot: UrdfRobot, bodies: dict[str, str]) -> None:
+    if not robot.colliders:
+        return
+    stage = root.GetStage()
+    variants = root.GetVariantSets().AddVariantSet("Colliders")
+    for choice, patterns in robot.colliders.items():
+        variants.AddVariant(choice)
+        variants.SetVariantSelection(choice)
+        colliding = dict.fromkeys(patterns, True)
+        with variants.GetVariantEditContext():
+            for name, path in bodies.items():
+                scope = stage.GetPrimAtPath(f"{path}/collisions")
+                for shape in scope.GetChildren() if scope else ():
+                    UsdPhysics.CollisionAPI(shape).CreateCollisionEnabledAttr(bool(pick(colliding, name)))
+    variants.SetVariantSelection(next(iter(robot.colliders)))
