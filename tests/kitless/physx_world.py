@@ -17,15 +17,6 @@ DEGREE = 3.141592653589793 / 180.0
 """USD counts angles in degrees."""
 
 
-def without_pinned_memory() -> None:
-    """Isaac Lab's ov package asks Warp for pinned memory, which does not exist without a CUDA driver."""
-    wp.config.quiet = True
-    wp.init()
-    if not wp.is_cuda_available():
-        device = wp.get_device("cpu")
-        device.pinned_allocator = device.default_allocator
-
-
 def add_link(stage: Any, path: str, place: Sequence[float], mass: float, inertia: Sequence[float], com: float) -> Any:
     from pxr import Gf, Sdf, UsdGeom, UsdPhysics
 
@@ -134,6 +125,10 @@ def add_ground(stage: Any) -> None:
 
 def simulation(build: Callable[[Any], None], physics: Any = None, solver: str = "TGS", gravity: float = -9.81) -> Any:
     """A running Isaac Lab simulation of what ``build`` adds to the stage; close it with :func:`close`."""
+    wp.config.quiet = True
+    from flashnerd_ext.physics.ovphysx_manager import without_pinned_memory
+
+    # For the plain manager too.
     without_pinned_memory()
     from isaaclab.sim import SimulationCfg, SimulationContext
     from isaaclab_ov.physics import OvPhysxCfg

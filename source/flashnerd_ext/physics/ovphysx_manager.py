@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import warp as wp
 from isaaclab.physics import PhysicsManager
 from isaaclab_ov.physics.ovphysx_manager import OvPhysxManager
 from isaaclab_ov.sim.views.ovphysx_view import OvPhysxView
 
 from flashnerd_ext.physics.physx_base import CoupledPhysxManager, SharedState
 from flashnerd_ext.solver.physx_robots import OvRobots
+
+if TYPE_CHECKING:
+    from isaaclab.sim import SimulationContext
+
+
+def without_pinned_memory() -> None:
+    """Let Isaac Lab's ov assets be built without a CUDA driver: they ask Warp for pinned memory."""
+    wp.init()
+    if not wp.is_cuda_available():
+        device = wp.get_device("cpu")
+        device.pinned_allocator = device.default_allocator
 
 
 class OvPhysxFlashNerdManager(CoupledPhysxManager, OvPhysxManager, metaclass=SharedState):
@@ -20,6 +33,12 @@ class OvPhysxFlashNerdManager(CoupledPhysxManager, OvPhysxManager, metaclass=Sha
     """
 
     stock = OvPhysxManager
+
+    @classmethod
+    def initialize(cls, sim_context: SimulationContext) -> None:
+        """As the stock manager; on machines without a CUDA driver too."""
+        without_pinned_memory()
+        super().initialize(sim_context)
 
     @classmethod
     def _view(cls, paths: Sequence[str]) -> OvRobots | None:
