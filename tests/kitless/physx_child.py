@@ -409,6 +409,10 @@ def refusals() -> dict[str, Any]:
     CoupledPhysxManager.coupled = here
     # An event that changes what labels contain is said once, and refused where the configuration is strict.
     here.notices.strict = True
+    OvPhysxManager.set_gravity((0.0, 0.0, -5.0))
+    here.environment_reset([1])
+    facts["gravity"] = refused(lambda: sim.step(render=False))
+    OvPhysxManager.set_gravity((0.0, 0.0, -9.81))
     here.robots.write("dof_armature", here.robots.read("dof_armature") * 3)
     here.environment_reset(None)
     facts["strict"] = refused(lambda: sim.step(render=False))

@@ -105,6 +105,7 @@ def test_what_cannot_be_coupled_is_refused_with_one_sentence(case: dict[str, Any
     assert "world 1 holds 0 robots" in case["uneven"]
     assert "has a free base" in case["free"]
     assert "armature of shoulder is 0.03" in case["strict"] and "strict" in case["strict"]
+    assert "An event changed gravity" in case["gravity"]
     texts = [value for value in case.values() if isinstance(value, str)]
     assert all(text and "\n" not in text for text in texts)
 

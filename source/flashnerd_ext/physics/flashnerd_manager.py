@@ -21,12 +21,13 @@ from flashnerd_ext.physics.facts import check_coupled, check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
 from flashnerd_ext.physics.startup import announce, make_dump
 from flashnerd_ext.solver.coupled_map import learned_articulations
+from flashnerd_ext.solver.coupled_rows import FALLS_BACK, gravity_changed
 from flashnerd_ext.solver.dump import HELD
 from flashnerd_ext.solver.engine_stepper import ENGINE
 from flashnerd_ext.solver.integrate import ModelClock, fit_clock
 from flashnerd_ext.solver.learned_base import LearnedSolver
 from flashnerd_ext.solver.mapping import CLONE_REMEDY
-from flashnerd_ext.solver.solver_coupled import FALLS_BACK, SolverCoupled
+from flashnerd_ext.solver.solver_coupled import SolverCoupled
 from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
 from flashnerd_ext.solver.stream import make_stepper, wants_compiled
 
@@ -216,12 +217,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         name = solver.bundle.card.name
         if not isinstance(solver, SolverFlashNerd):
             # All but gravity is the simulator's own, or is looked at by the solver when it hears of it.
-            NewtonManager._ignored_model_changes = {
-                int(ModelFlags.MODEL_PROPERTIES): (
-                    f"An event changed gravity, but the free motion that the bundle '{name}' has learned is under that "
-                    "of its training data: it acts on objects only. Remove the event."
-                )
-            }
+            NewtonManager._ignored_model_changes = {int(ModelFlags.MODEL_PROPERTIES): gravity_changed(name)}
             return
         honoured = set()
         if solver.conditions.covers_inertia:

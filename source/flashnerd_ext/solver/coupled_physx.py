@@ -14,7 +14,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.free import FreeStepper
 from flashnerd_ext.solver.conditions import ConditionStage
 from flashnerd_ext.solver.coupled_labels import RunningFacts, contained, refuse
-from flashnerd_ext.solver.coupled_rows import CoupledRows
+from flashnerd_ext.solver.coupled_rows import CoupledRows, gravity_changed
 from flashnerd_ext.solver.inverse_dynamics import InverseDynamics
 from flashnerd_ext.solver.mapping import StateMap
 from flashnerd_ext.solver.notices import Notices
@@ -82,7 +82,7 @@ class CoupledPhysx(CoupledRows):
         self.bundle, self.robots, self.torch_device = bundle, robots, robots.device
         self.clock, self.dump, self.drives = None, None, None
         self.notices = Notices(strict)
-        self.dynamics = InverseDynamics(robots, gravity, replaces)
+        self.dynamics, self._gravity = InverseDynamics(robots, gravity, replaces), gravity
         names, layout = robots.dof_names, card.layout
         place = [names.index(name) for name in layout.joint_names]
         refuse(card, contained(card, self._facts(place)))
@@ -140,12 +140,15 @@ class CoupledPhysx(CoupledRows):
         if not all(torch.equal(a, b) for a, b in zip(before, (self.dynamics.mass, self.dynamics.com), strict=True)):
             self._fill_bodies()
             self.conditions.update()
-        found = contained(self.bundle.card, self._facts(self._place.tolist()))
+        card = self.bundle.card
+        if not np.allclose(self._gravity(), card.simulation.gravity, atol=1e-3):
+            self.notices.say("gravity", gravity_changed(card.name))
+        found = contained(card, self._facts(self._place.tolist()))
         if found:
             self.notices.say(
                 "labels",
-                f"An event changed what the bundle '{self.bundle.card.name}' has learned ({found[0]}): the learned "
-                "free motion goes on as trained. Remove the event.",
+                f"An event changed what the bundle '{card.name}' has learned ({found[0]}): the learned free motion "
+                "goes on as trained. Remove the event.",
             )
 
     def report(self, dump: GuardDump) -> None:

@@ -19,6 +19,14 @@ FALLS_BACK = "their robots take this step analytically, and the model forgets th
 """What the guard does in coupled mode, for its log."""
 
 
+def gravity_changed(bundle: str) -> str:
+    """What is said of an event that changes gravity."""
+    return (
+        f"An event changed gravity, but the free motion that the bundle '{bundle}' has learned is under that of its "
+        "training data: it acts on objects only. Remove the event."
+    )
+
+
 class CoupledRows(LearnedParts):
     """The learned robots of a simulation, a row each, ordered by world; each world holds the same number of them.
 

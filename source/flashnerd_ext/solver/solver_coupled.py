@@ -18,7 +18,7 @@ from flashnerd_ext.solver.coupled import COUPLINGS, CoupledStep
 from flashnerd_ext.solver.coupled_labels import RunningFacts, refuse
 from flashnerd_ext.solver.coupled_map import CoupledMap, map_coupled
 from flashnerd_ext.solver.coupled_routes import contradictions, route_of
-from flashnerd_ext.solver.coupled_rows import FALLS_BACK, CoupledRows
+from flashnerd_ext.solver.coupled_rows import CoupledRows
 from flashnerd_ext.solver.dump import GuardDump
 from flashnerd_ext.solver.learned_base import LearnedSolver
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from newton import Contacts, Control, Model, State
 
     from flashnerd_ext.bundle.store import Bundle
-
-__all__ = ["FALLS_BACK", "SolverCoupled"]
 
 
 class SolverCoupled(CoupledRows, LearnedSolver):
