@@ -120,10 +120,42 @@ def test_every_configuration_field_is_documented() -> None:
     from flashnerd_ext.physics import flashnerd_manager_cfg
 
     tree = ast.parse(inspect.getsource(flashnerd_manager_cfg))
-    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "FlashNerdSolverCfg").body
-    for field, after in zip(body, [*body[1:], None], strict=True):
-        if isinstance(field, ast.AnnAssign):
-            assert isinstance(after, ast.Expr), f"{ast.unparse(field.target)} has no docstring"
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
+    assert {"LearnedCfg", "FlashNerdSolverCfg"} <= {found.name for found in classes}
+    for body in (found.body for found in classes):
+        for field, after in zip(body, [*body[1:], None], strict=True):
+            if isinstance(field, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), f"{ast.unparse(field.target)} has no docstring"
+
+
+def test_physx_without_kit_is_offered_wherever_a_task_has_it() -> None:
+    """Whatever else a task says for ``ovphysx`` holds too, such as the variant of a robot's USD."""
+    from isaaclab.cli import load_external_tasks
+    from isaaclab_ov.physics import OvPhysxCfg
+    from isaaclab_tasks.utils import resolve_task_config
+
+    load_external_tasks()
+    overrides = ["physics=flashnerd_ovphysx", "env.sim.physics.solver_cfg.bundle=/tmp/mine"]
+    for task in ("Isaac-Cartpole", "Isaac-Reach-Franka"):
+        learned: Any = resolve_task_config(task, None, overrides=overrides)[0]
+        stock: Any = resolve_task_config(task, None, overrides=["physics=ovphysx"])[0]
+        assert type(stock.sim.physics) is OvPhysxCfg
+        assert str(learned.sim.physics.class_type).endswith("ovphysx_manager:OvPhysxFlashNerdManager")
+        assert learned.sim.physics.solver_cfg.bundle == "/tmp/mine"
+        assert learned.sim.physics.gpu_max_rigid_patch_count == stock.sim.physics.gpu_max_rigid_patch_count
+    assert learned.scene.robot.spawn.variants["Physics"] == "physx"
+    fresh: Any = resolve_task_config("Isaac-Cartpole", None, overrides=["physics=flashnerd_ovphysx"])[0]
+    assert fresh.sim.physics.solver_cfg.bundle == "auto"
+
+
+def test_a_task_without_physx_does_not_offer_it(preset_class: Any) -> None:
+    from isaaclab_tasks.utils import hydra
+
+    from flashnerd_ext.physics.presets import offer_ovphysx
+
+    offer_ovphysx()
+    offer_ovphysx()
+    assert "flashnerd_ovphysx" not in hydra._preset_fields(preset_class())
 
 
 def test_the_configuration_imports_without_its_implementation() -> None:

@@ -2,56 +2,99 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from flashnerd_ext.bundle.card import Card, parse_card
 from flashnerd_ext.bundle.folder import CARD_FILE
 from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_root
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.registry import ROBOTS
-from flashnerd_ext.solver.coupled_map import learned_articulations
+from flashnerd_ext.solver.coupled_map import moving_names
 from flashnerd_ext.solver.mapping import joint_name
 
 
+@dataclass(frozen=True)
+class SceneJoints:
+    """Names of the joints that move in a scene.
+
+    Attributes:
+        joints: Of all robots of all worlds.
+        robots: Of each articulation of world 0.
+        alone: Whether each world holds one articulation at most.
+    """
+
+    joints: set[str]
+    robots: tuple[frozenset[str], ...]
+    alone: bool
+
+
+def newton_joints(model: Any) -> SceneJoints:
+    """Names in a Newton model or builder."""
+    # A builder has lists.
+    of_world = model.articulation_world
+    worlds = np.asarray(of_world.numpy() if hasattr(of_world, "numpy") else of_world)
+    count = int(model.articulation_count)
+    return SceneJoints(
+        moving_joints(model),
+        tuple(frozenset(moving_names(model, a)) for a in range(count) if worlds[a] <= 0),
+        count <= max(int(model.world_count), 1),
+    )
+
+
 def choose_bundle(name_or_path: str, model: Any) -> Bundle:
-    """Load the bundle that the configuration names; ``auto`` picks the shipped one for the robot in the scene.
+    """Load the bundle that the configuration names; ``auto`` picks the shipped one for the robot in a Newton scene.
 
     Raises:
         FlashNerdError: When it cannot be loaded, or no shipped bundle has the robot's joints.
     """
-    if name_or_path != "auto":
-        return load_bundle(name_or_path)
-    joints = moving_joints(model)
-    alone = int(model.articulation_count) <= max(int(model.world_count), 1)
-    names = shipped()
+    return load_bundle(name_or_path) if name_or_path != "auto" else choose_for(newton_joints(model))
+
+
+def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "newton_mjwarp") -> Bundle:
+    """Load the shipped bundle for the robot of a scene.
+
+    Args:
+        scene: The joints in it.
+        coupled_only: Whether bundles of learned mode are of no use.
+        instead: The analytical preset to advise where there is none.
+
+    Raises:
+        FlashNerdError: When no shipped bundle has the robot's joints.
+    """
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
-    cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in names}
-    fitting = [name for name in names if _fits(cards[name], model, joints)]
+    cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in shipped()}
+    names = [name for name in cards if cards[name].coupling is not None or not coupled_only]
+    fitting = [name for name in names if _fits(cards[name], scene)]
     # Where a robot is alone in its world, learned mode; coupled mode where there is something to touch.
-    fitting.sort(key=lambda name: ((cards[name].coupling is None) != alone, name != cards[name].robot.name, name))
+    fitting.sort(key=lambda name: ((cards[name].coupling is None) != scene.alone, name != cards[name].robot.name, name))
     if fitting:
         return load_bundle(fitting[0])
     available = f"available are {', '.join(names) or 'none'}"
-    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) == joints]
+    kind = " of coupled mode" if coupled_only else ""
+    robots = scene.robots if coupled_only else (scene.joints,)
+    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) in robots]
     if known:
         raise FlashNerdError(
-            f"no shipped bundle fits the robot in the scene, which is {known[0]}; {available}: make data and train one "
-            f"(python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
-            "env.sim.physics.solver_cfg.bundle=PATH, or type physics=newton_mjwarp."
+            f"no shipped bundle{kind} fits the robot in the scene, which is {known[0]}; {available}: make data and "
+            f"train one (python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
+            f"env.sim.physics.solver_cfg.bundle=PATH, or type physics={instead}."
         )
-    listed = ", ".join(sorted(joints)[:6]) + (", ..." if len(joints) > 6 else "")
+    listed = ", ".join(sorted(scene.joints)[:6]) + (", ..." if len(scene.joints) > 6 else "")
     raise FlashNerdError(
-        f"no shipped bundle fits the robot in the scene (its joints: {listed or 'none'}); {available}: choose a task "
-        "of one of these robots, or give your own with env.sim.physics.solver_cfg.bundle=PATH."
+        f"no shipped bundle{kind} fits the robot in the scene (its joints: {listed or 'none'}); {available}: choose a "
+        "task of one of these robots, or give your own with env.sim.physics.solver_cfg.bundle=PATH."
     )
 
 
-def _fits(card: Card, model: Any, joints: set[str]) -> bool:
+def _fits(card: Card, scene: SceneJoints) -> bool:
     """Whether the card's robot is the scene's, or one of the scene's for a bundle of coupled mode."""
-    if set(card.robot.joint_names) == joints:
+    if set(card.robot.joint_names) == scene.joints:
         return True
-    return card.coupling is not None and bool(learned_articulations(model, card.robot.joint_names)[0])
+    return card.coupling is not None and set(card.robot.joint_names) in scene.robots
 
 
 def wants_coupling(name_or_path: str, builder: Any) -> bool:

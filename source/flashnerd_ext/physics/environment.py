@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from flashnerd_ext.solver.learned_base import LearnedSolver
+    from flashnerd_ext.solver.learned_parts import LearnedParts
     from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
 
 logger = logging.getLogger(__name__)
@@ -25,8 +25,12 @@ TERM = "flashnerd_guard"
 """Name of the termination term; its log entry is ``Episode_Termination/flashnerd_guard``."""
 
 
-def running_solver() -> LearnedSolver | None:
-    """The solver of the running simulation, in whichever mode, if a learned model takes part in it."""
+def running_solver() -> LearnedParts | None:
+    """What steps the running simulation, in whichever mode and simulator, if a learned model takes part in it."""
+    from flashnerd_ext.physics.physx_base import CoupledPhysxManager
+
+    if CoupledPhysxManager.coupled is not None:
+        return CoupledPhysxManager.coupled
     from isaaclab_newton.physics import NewtonManager
 
     from flashnerd_ext.solver.learned_base import LearnedSolver

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,20 +13,21 @@ from newton import Contacts, Model, ModelBuilder, ModelFlags
 from newton.solvers import SolverMuJoCo
 
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.model.frame import frame_names
 from flashnerd_ext.model.free import FreeStepper
 from flashnerd_ext.physics.bundles import choose_bundle, wants_coupling
 from flashnerd_ext.physics.drives import DriveWatch, check_drives
 from flashnerd_ext.physics.environment import attach, calling_environment
 from flashnerd_ext.physics.facts import check_coupled, check_simulation
 from flashnerd_ext.physics.flashnerd_manager_cfg import FlashNerdSolverCfg
+from flashnerd_ext.physics.startup import announce, make_dump
 from flashnerd_ext.solver.coupled_map import learned_articulations
-from flashnerd_ext.solver.dump import HELD, GuardDump
+from flashnerd_ext.solver.coupled_rows import FALLS_BACK, gravity_changed
+from flashnerd_ext.solver.dump import HELD
 from flashnerd_ext.solver.engine_stepper import ENGINE
 from flashnerd_ext.solver.integrate import ModelClock, fit_clock
 from flashnerd_ext.solver.learned_base import LearnedSolver
 from flashnerd_ext.solver.mapping import CLONE_REMEDY
-from flashnerd_ext.solver.solver_coupled import FALLS_BACK, SolverCoupled
+from flashnerd_ext.solver.solver_coupled import SolverCoupled
 from flashnerd_ext.solver.solver_flashnerd import SolverFlashNerd
 from flashnerd_ext.solver.stream import make_stepper, wants_compiled
 
@@ -131,12 +131,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             NewtonManager._needs_collision_pipeline = False
             # The learned step sees commands only; viewers must not offer to pull at bodies.
             NewtonManager._supports_rigid_body_force_input = False
-        card, running = solver.bundle.card, solver.stream.stepper.model
-        print(
-            f"[INFO] FlashNeRD: bundle '{card.name}' ({solver.bundle.hash[:12]}), {mode} mode, model {running.name}, "
-            f"{running.parameter_count()} weights, step {card.dt * 1e3:.4g} ms; cache, guard and "
-            f"history hold {solver.nbytes / 2**20:.1f} MiB for {solver.frame.map.worlds} worlds"
-        )
+        announce(solver, mode)
 
     @classmethod
     def _initialize_contacts(cls) -> None:
@@ -208,13 +203,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             solver.notices.say(warning, warning)
         if findings.unchecked:
             logger.info("FlashNeRD: the card does not say, so it was not checked: %s.", ", ".join(findings.unchecked))
-        solver.dump = GuardDump(
-            cls._dump_folder(cfg, env),
-            cfg.guard_dumps,
-            {"bundle": card.name, "hash": solver.bundle.hash, "env": type(env).__name__ if env is not None else None},
-            (*card.envelope.state.names, *(n for n in frame_names(card.layout) if n.endswith(".act"))),
-            effect,
-        )
+        solver.dump = make_dump(solver, cfg, env, effect)
         cls._settle_model_changes(solver)
         if env is not None:
             attach(env)
@@ -228,12 +217,7 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         name = solver.bundle.card.name
         if not isinstance(solver, SolverFlashNerd):
             # All but gravity is the simulator's own, or is looked at by the solver when it hears of it.
-            NewtonManager._ignored_model_changes = {
-                int(ModelFlags.MODEL_PROPERTIES): (
-                    f"An event changed gravity, but the free motion that the bundle '{name}' has learned is under that "
-                    "of its training data: it acts on objects only. Remove the event."
-                )
-            }
+            NewtonManager._ignored_model_changes = {int(ModelFlags.MODEL_PROPERTIES): gravity_changed(name)}
             return
         honoured = set()
         if solver.conditions.covers_inertia:
@@ -248,13 +232,6 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
             for flag, what in _CHANGES.items()
             if flag not in honoured
         }
-
-    @staticmethod
-    def _dump_folder(cfg: FlashNerdSolverCfg, env: Any | None) -> Path:
-        if cfg.dump_dir:
-            return Path(cfg.dump_dir).expanduser()
-        log_dir = getattr(getattr(env, "cfg", None), "log_dir", None)
-        return Path(log_dir or "outputs") / "flashnerd_guard"
 
     # -- stepping ---------------------------------------------------------------------------------------------------
 

@@ -14,19 +14,8 @@ if TYPE_CHECKING:
 
 
 @configclass
-class FlashNerdSolverCfg(MJWarpSolverCfg):
-    """Configuration of FlashNeRD's learned dynamics on the Newton route.
-
-    With a bundle of learned mode the inherited fields set up the analytical model that stands beside the learned one
-    (for viewers and checks), and none of them changes a step. With one of coupled mode they are MuJoCo Warp's own: it
-    resolves contacts, limits and friction.
-    """
-
-    class_type: type[NewtonManager] | str = "{DIR}.flashnerd_manager:NewtonFlashNerdManager"
-    """Manager class for the learned solver."""
-
-    solver_type: str = "flashnerd"
-    """Solver type. Can be "flashnerd"."""
+class LearnedCfg:
+    """What every simulator with a learned model in it is told."""
 
     bundle: str = "auto"
     """Learned dynamics: a shipped name such as ``cartpole``, or the path of a bundle folder.
@@ -38,10 +27,6 @@ class FlashNerdSolverCfg(MJWarpSolverCfg):
     """Run the bundle's weights in another implementation of the same function, e.g. ``nerd_optimized`` for a ``nerd``
     bundle; ``mujoco_c`` steps the simulator that the bundle was learned from in their place. Empty takes the one that
     the card names."""
-
-    coupling: str = "two_way"
-    """How learned robots and what they touch act on each other, for a bundle of coupled mode: ``two_way``, or
-    ``one_way`` to leave the reaction of contacts out of the robots' motion. The latter is for comparison only."""
 
     dtype: str = "float32"
     """Dtype of the model's matrices: ``float32`` or ``bfloat16``. States and statistics keep their precision."""
@@ -67,6 +52,26 @@ class FlashNerdSolverCfg(MJWarpSolverCfg):
 
     dump_dir: str = ""
     """Folder of the guard's dumps. Empty takes ``flashnerd_guard`` in the run's log folder, else in ``outputs``."""
+
+
+@configclass
+class FlashNerdSolverCfg(LearnedCfg, MJWarpSolverCfg):
+    """Configuration of FlashNeRD's learned dynamics on the Newton route.
+
+    With a bundle of learned mode the inherited fields set up the analytical model that stands beside the learned one
+    (for viewers and checks), and none of them changes a step. With one of coupled mode they are MuJoCo Warp's own: it
+    resolves contacts, limits and friction.
+    """
+
+    class_type: type[NewtonManager] | str = "{DIR}.flashnerd_manager:NewtonFlashNerdManager"
+    """Manager class for the learned solver."""
+
+    solver_type: str = "flashnerd"
+    """Solver type. Can be "flashnerd"."""
+
+    coupling: str = "two_way"
+    """How learned robots and what they touch act on each other, for a bundle of coupled mode: ``two_way``, or
+    ``one_way`` to leave the reaction of contacts out of the robots' motion. The latter is for comparison only."""
 
 
 def flashnerd_physics(base: Any = None, **changes: Any) -> NewtonCfg:

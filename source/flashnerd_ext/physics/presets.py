@@ -4,6 +4,9 @@ A preset class lists its alternatives as attributes; there is no global registry
 the preset classes of stock tasks whose robots have a description. The attribute is a descriptor that builds a new
 configuration each time it is read: a plain attribute would be one object shared by all tasks, and an override for one
 task would show in the next.
+
+``physics=flashnerd_ovphysx`` has no list: whatever a task says for ``ovphysx`` (its physics, the variant of a robot's
+USD for PhysX, a weight) holds for it too, so that each task that runs under PhysX without Kit offers it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ PRESET = "flashnerd"
 """Name that ``physics=`` takes."""
 ENGINE_PRESET = "mujoco_c"
 """The same backend with MuJoCo C in place of the learned model, for robots with contacts."""
+
+OVPHYSX_PRESET = "flashnerd_ovphysx"
+"""PhysX without Kit, with learned free motion: coupled mode."""
 
 STOCK: dict[str, str] = {
     "isaaclab_tasks.core.cartpole.cartpole_common:CartpolePhysicsCfg": "cartpole",
@@ -71,8 +77,36 @@ def offer(preset_class: type, bundle: str = "auto") -> None:
         setattr(preset_class, ENGINE_PRESET, FlashNerdPreset(bundle, ENGINE_PRESET))
 
 
+def offer_ovphysx() -> None:
+    """Let ``flashnerd_ovphysx`` stand in every preset that has ``ovphysx``. Safe to call again.
+
+    Isaac Lab lists the alternatives of a preset in one function; ones made by ``preset(...)`` belong to no class that
+    could be given an attribute.
+    """
+    from isaaclab_tasks.utils import hydra
+
+    stock = getattr(hydra, "_preset_fields", None)
+    if stock is None:
+        logger.warning("physics=%s is not offered: this Isaac Lab lists presets in another way.", OVPHYSX_PRESET)
+        return
+    if getattr(stock, "_flashnerd", False):
+        return
+
+    def preset_fields(preset_obj: Any) -> dict[str, Any]:
+        found = stock(preset_obj)
+        if "ovphysx" in found and OVPHYSX_PRESET not in found:
+            from flashnerd_ext.physics.physx_cfg import coupled_physics
+
+            found[OVPHYSX_PRESET] = coupled_physics(found["ovphysx"])
+        return found
+
+    preset_fields._flashnerd = True  # type: ignore[attr-defined]
+    hydra._preset_fields = preset_fields
+
+
 def install() -> list[str]:
     """Offer ``flashnerd`` on the stock preset classes; returns those that were reached. Safe to call again."""
+    offer_ovphysx()
     reached = []
     for path, bundle in STOCK.items():
         module_name, _, class_name = path.partition(":")

@@ -10,17 +10,15 @@ implicitfast, of drives. A label that is damped already would be damped twice, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import mujoco_warp as mjw
-import numpy as np
 import torch
 import warp as wp
 from mujoco_warp._src.smooth import factor_solve_i
 
-from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.coupled_kernels import add, advance_undamped, difference
+from flashnerd_ext.solver.coupled_labels import RunningFacts, contained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -149,74 +147,9 @@ def route_of(label: str, data: Any) -> Route:
     return ImplicitRoute(data) if label == "dv_implicitfast" else DampedRoute(data)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunningFacts:
-    """What the running simulation says of the learned robots; tables have one entry a joint or body.
-
-    Attributes:
-        integrator: Its name, ``euler`` or ``implicitfast`` where it can be coupled.
-        damping, armature, spring: Passive, shape [N, nv], in the card's order of joints.
-        stiffness, gain: Of drives in the solver, shape [N, nv].
-        gravity_compensation: Body to share of its weight, one table a row.
-        effort_limit: Limit of drives in the solver, shape [N, nv].
-    """
-
-    integrator: str
-    damping: np.ndarray
-    armature: np.ndarray
-    spring: np.ndarray
-    stiffness: np.ndarray
-    gain: np.ndarray
-    effort_limit: np.ndarray
-    gravity_compensation: tuple[dict[str, float], ...]
-
-
 def contradictions(card: Card, facts: RunningFacts) -> list[str]:
     """What of the running simulation is not what the card's labels were made of; a clause each, with what to type."""
-    coupling = card.coupling
-    assert coupling is not None
-    found = _integrator(card, facts.integrator)
-    joints, tolerance = card.robot.joint_names, card.physical.gain_tolerance
-    pairs = [
-        ("passive damping", facts.damping, coupling.damping, "set the joint's damping as in training"),
-        ("armature", facts.armature, coupling.armature, "set the actuator's armature to the card's"),
-        ("passive spring", facts.spring, dict.fromkeys(joints, 0.0), "remove it, since the card knows none"),
-    ]
-    if coupling.knows_gains:
-        limits = {name: card.actuation.effort_limit.get(name) for name in joints}
-        pairs += [
-            ("stiffness", facts.stiffness, card.actuation.stiffness, "set the actuator's stiffness to the card's"),
-            ("damping", facts.gain, card.actuation.damping, "set the actuator's damping to the card's"),
-            (
-                "effort limit",
-                np.where(facts.effort_limit >= _UNLIMITED, _UNLIMITED, facts.effort_limit),
-                {name: _UNLIMITED if value is None else value for name, value in limits.items()},
-                "set the actuator's effort_limit_sim to the card's",
-            ),
-        ]
-    for what, values, table, remedy in pairs:
-        wanted = np.array([table[name] for name in joints])
-        off = np.abs(values - wanted) - tolerance * np.maximum(np.abs(wanted), 1e-6)
-        if off.max(initial=-1.0) > 0 or not np.isfinite(values).all():
-            row, joint = np.unravel_index(int(np.nan_to_num(off, nan=np.inf).argmax()), off.shape)
-            found.append(
-                f"the {what} of {joints[joint]} is {values[row, joint]:.6g}, but the labels contain "
-                f"{wanted[joint]:.6g}: {remedy}"
-            )
-    for table in facts.gravity_compensation:
-        names = {*table, *coupling.gravity_compensation}
-        wrong = [n for n in sorted(names) if abs(table.get(n, 0.0) - coupling.gravity_compensation.get(n, 0.0)) > 1e-3]
-        if wrong:
-            found.append(
-                f"the gravity compensation of {wrong[0]} is {table.get(wrong[0], 0.0):.4g}, but the labels contain "
-                f"{coupling.gravity_compensation.get(wrong[0], 0.0):.4g}: set the bodies' gravcomp as in training"
-            )
-            break
-    return found
-
-
-_UNLIMITED = 1e6
-"""Limits from here on are none, as :mod:`flashnerd_ext.bundle.facts` has it."""
+    return _integrator(card, facts.integrator) + contained(card, facts)
 
 
 def _integrator(card: Card, running: str) -> list[str]:
@@ -233,14 +166,3 @@ def _integrator(card: Card, running: str) -> list[str]:
         f"the integrator is {running}, but labels of the kind '{coupling.label}' contain the damping of "
         f"{coupling.integrator}: type env.sim.physics.solver_cfg.integrator={coupling.integrator}"
     ]
-
-
-def refuse(card: Card, found: list[str]) -> None:
-    """Raise for the first contradiction.
-
-    Raises:
-        FlashNerdError: One sentence.
-    """
-    if found:
-        more = f" (and {len(found) - 1} more contradictions)" if len(found) > 1 else ""
-        raise FlashNerdError(f"the bundle '{card.name}' cannot be coupled here{more}: {found[0]}.")

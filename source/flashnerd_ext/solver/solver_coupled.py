@@ -15,24 +15,20 @@ from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.model.free import FreeStepper
 from flashnerd_ext.solver.conditions import ConditionStage
 from flashnerd_ext.solver.coupled import COUPLINGS, CoupledStep
+from flashnerd_ext.solver.coupled_labels import RunningFacts, refuse
 from flashnerd_ext.solver.coupled_map import CoupledMap, map_coupled
-from flashnerd_ext.solver.coupled_routes import RunningFacts, contradictions, refuse, route_of
+from flashnerd_ext.solver.coupled_routes import contradictions, route_of
+from flashnerd_ext.solver.coupled_rows import CoupledRows
 from flashnerd_ext.solver.dump import GuardDump
-from flashnerd_ext.solver.frame import FrameStage
-from flashnerd_ext.solver.guard import GuardStage, card_bounds
 from flashnerd_ext.solver.learned_base import LearnedSolver
-from flashnerd_ext.solver.stream import StreamStage
 
 if TYPE_CHECKING:
     from newton import Contacts, Control, Model, State
 
     from flashnerd_ext.bundle.store import Bundle
 
-FALLS_BACK = "their robots take this step analytically, and the model forgets their past"
-"""What the guard does in coupled mode, for its log."""
 
-
-class SolverCoupled(LearnedSolver):
+class SolverCoupled(CoupledRows, LearnedSolver):
     """Newton solver of the coupled mode: a model predicts the free motion of robots, MuJoCo Warp resolves the rest.
 
     Contacts, joint limits, joint friction and equality constraints are solved for robots and objects together, and the
@@ -87,19 +83,15 @@ class SolverCoupled(LearnedSolver):
             )
         refuse(card, contradictions(card, self.running_facts()))
         route = route_of(card.coupling.label, self.mjw_data)
-        layout, rows = card.layout, self.where.rows
         self.coupled = CoupledStep(
-            self.mjw_model, self.mjw_data, self.where, route, coupling == "one_way", layout.actuated_joints
+            self.mjw_model, self.mjw_data, self.where, route, coupling == "one_way", card.layout.actuated_joints
         )
         with torch.inference_mode(False):
-            self.frame = FrameStage(self.where.state, False, self.torch_device)
-            self.stream = StreamStage(stepper, self.torch_device)
-            self.guard = GuardStage(card_bounds(card, guard_margin), rows, layout.nu, guard_history, self.torch_device)
+            self._make_rows(self.where.state, self.where.copies, stepper, guard_margin, guard_history)
             base = torch.tensor([int(bodies[0]) for bodies in self.where.bodies], device=self.torch_device)
             self.conditions = ConditionStage(
                 card, model, base, stepper.condition, self.notices, members=self.where.bodies
             )
-            self._next_q, self._next_qd = torch.zeros_like(self.frame.joint_q), torch.zeros_like(self.frame.joint_qd)
         self._state: Any = None
         if coupling == "one_way":
             self.notices.warn(
@@ -122,25 +114,14 @@ class SolverCoupled(LearnedSolver):
         self._state = state_in
         super().step(state_in, state_out, control, contacts, dt)
         with torch.inference_mode(), self._on_warp_stream():
-            self.frame.settle(state_out)
-            # What the simulator itself could not resolve ends the episode, as a state that nobody can go on from.
-            self.guard.pending.logical_or_(~self.frame.good)
+            self.settle(state_out)
 
     def _mujoco_warp_step(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         with torch.inference_mode(), self._on_warp_stream():
             self.coupled.order(self._predict)
 
     def _predict(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Accelerations [N, nv] of the learned robots, and which of them can be used, boolean [N]."""
-        frame, stream, guard, torque = self.frame, self.stream, self.guard, self.coupled.torque
-        frame.read(self._state, None, stream.forget)
-        guard.record(frame.state, torque)
-        qacc = stream.accelerate(frame.joint_q, frame.joint_qd, torque)
-        torch.add(frame.joint_qd, qacc, alpha=self.bundle.card.dt, out=self._next_qd)
-        torch.add(frame.joint_q, self._next_qd, alpha=self.bundle.card.dt, out=self._next_q)
-        guard.check(frame.good, self._next_q, self._next_qd)
-        stream.forget.logical_or_(guard.failed)
-        return qacc, ~guard.failed
+        return self.predict(self._state, self.coupled.torque)
 
     def reset(self, state: State, world_mask: wp.array | None = None, flags: StateFlags | int | None = None) -> None:
         """Solver reset, as :class:`~newton.solvers.SolverMuJoCo` does it; with state flags the past is dropped too.
@@ -154,28 +135,7 @@ class SolverCoupled(LearnedSolver):
         if world_mask is None:
             self.stream.forget_worlds(None)
         else:
-            self.stream.forget.logical_or_(self._rows(wp.to_torch(world_mask)[: self.where.worlds]))
-
-    def environment_reset(self, env_ids: torch.Tensor | list[int] | slice | None) -> None:
-        if env_ids is None:
-            rows = torch.ones_like(self.guard.pending)
-        else:
-            worlds = torch.zeros(self.where.worlds, dtype=torch.bool, device=self.torch_device)
-            if isinstance(env_ids, torch.Tensor) and env_ids.dtype != torch.bool:
-                worlds.index_fill_(0, env_ids.to(worlds.device, torch.int64), True)
-            else:
-                worlds[env_ids] = True
-            rows = self._rows(worlds)
-        self.stream.forget.logical_or_(rows)
-        self.guard.pending.logical_and_(~rows)
-
-    def _rows(self, worlds: torch.Tensor) -> torch.Tensor:
-        """A mask of worlds [W] as one of rows [N]."""
-        return worlds.repeat_interleave(self.where.copies)
-
-    @property
-    def ended(self) -> torch.Tensor:
-        return self.guard.pending.view(self.where.worlds, -1).any(1)
+            self.stream.forget.logical_or_(self.rows_of(wp.to_torch(world_mask)[: self.where.worlds]))
 
     def notify_model_changed(self, flags: int) -> None:
         """Properties changed: the simulator's part follows; what the learned motion contains is said, or refused."""
