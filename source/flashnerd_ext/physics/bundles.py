@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,21 @@ def choose_bundle(name_or_path: str, model: Any) -> Bundle:
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
     cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in names}
     fitting = [name for name in names if _fits(cards[name], model, joints)]
-    # Where a robot is alone in its world, learned mode; coupled mode where there is something to touch.
-    fitting.sort(key=lambda name: ((cards[name].coupling is None) != alone, name != cards[name].robot.name, name))
+    armature = _armature(model)
+
+    def order(name: str) -> tuple[bool, bool, bool, str]:
+        card = cards[name]
+        other = card.coupling is not None and _differ(card.coupling.armature, armature)
+        # Where a robot is alone in its world, learned mode; coupled mode where there is something to touch.
+        return (card.coupling is None) != alone, other, name != card.robot.name, name
+
+    fitting.sort(key=order)
     if fitting:
         return load_bundle(fitting[0])
     available = f"available are {', '.join(names) or 'none'}"
-    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) == joints]
+    robots = [robot for robot in ROBOTS.values() if set(robot.layout.joint_names) == joints]
+    # The same arm is several robots where free motion contains another armature.
+    known = [robot.name for robot in robots if not _differ(robot.armature, armature)] or [robot.name for robot in robots]
     if known:
         raise FlashNerdError(
             f"no shipped bundle fits the robot in the scene, which is {known[0]}; {available}: make data and train one "
@@ -54,8 +64,23 @@ def _fits(card: Card, model: Any, joints: set[str]) -> bool:
     return card.coupling is not None and bool(learned_articulations(model, card.robot.joint_names)[0])
 
 
+def _armature(model: Any) -> dict[str, float]:
+    """Armature of each moving joint of the model or builder; of copies in other worlds, the last one's."""
+    start, values = (x.numpy() if hasattr(x, "numpy") else x for x in (model.joint_qd_start, model.joint_armature))
+    return {
+        joint_name(label): float(values[int(start[i])])
+        for i, label in enumerate(model.joint_label)
+        if int(start[i]) < len(values)
+    }
+
+
+def _differ(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
+    """Whether an armature is another than wanted, by more than rounding."""
+    return any(abs(found.get(name, value) - value) > 1e-4 + 1e-3 * abs(value) for name, value in wanted.items())
+
+
 def wants_coupling(name_or_path: str, builder: Any) -> bool:
-    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode; of ``builder`` only names are read.
+    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode; of ``builder`` only names and armatures are.
 
     Where that cannot be said, False: whatever is wrong with the bundle is said when it is loaded.
     """
