@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,13 @@ class SceneJoints:
         joints: Of all robots of all worlds.
         robots: Of each articulation of world 0.
         alone: Whether each world holds one articulation at most.
+        armature: Of each moving joint, of copies the last one's; empty where it is not known.
     """
 
     joints: set[str]
     robots: tuple[frozenset[str], ...]
     alone: bool
+    armature: Mapping[str, float] = field(default_factory=dict)
 
 
 def newton_joints(model: Any) -> SceneJoints:
@@ -42,6 +45,7 @@ def newton_joints(model: Any) -> SceneJoints:
         moving_joints(model),
         tuple(frozenset(moving_names(model, a)) for a in range(count) if worlds[a] <= 0),
         count <= max(int(model.world_count), 1),
+        _armature(model),
     )
 
 
@@ -69,14 +73,23 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
     cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in shipped()}
     names = [name for name in cards if cards[name].coupling is not None or not coupled_only]
     fitting = [name for name in names if _fits(cards[name], scene)]
-    # Where a robot is alone in its world, learned mode; coupled mode where there is something to touch.
-    fitting.sort(key=lambda name: ((cards[name].coupling is None) != scene.alone, name != cards[name].robot.name, name))
+
+    def order(name: str) -> tuple[bool, bool, bool, str]:
+        card = cards[name]
+        other = card.coupling is not None and _differ(card.coupling.armature, scene.armature)
+        # Where a robot is alone in its world, learned mode; coupled mode where there is something to touch.
+        return (card.coupling is None) != scene.alone, other, name != card.robot.name, name
+
+    fitting.sort(key=order)
     if fitting:
         return load_bundle(fitting[0])
     available = f"available are {', '.join(names) or 'none'}"
     kind = " of coupled mode" if coupled_only else ""
-    robots = scene.robots if coupled_only else (scene.joints,)
-    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) in robots]
+    joints = scene.robots if coupled_only else (scene.joints,)
+    robots = [robot for robot in ROBOTS.values() if set(robot.layout.joint_names) in joints]
+    # The same arm is several robots where free motion contains another armature.
+    alike = [robot.name for robot in robots if not _differ(robot.armature, scene.armature)]
+    known = alike or [robot.name for robot in robots]
     if known:
         raise FlashNerdError(
             f"no shipped bundle{kind} fits the robot in the scene, which is {known[0]}; {available}: make data and "
@@ -97,8 +110,24 @@ def _fits(card: Card, scene: SceneJoints) -> bool:
     return card.coupling is not None and set(card.robot.joint_names) in scene.robots
 
 
+def _armature(model: Any) -> dict[str, float]:
+    """Armature of each moving joint of the model or builder; of copies in other worlds, the last one's."""
+    start, values = (x.numpy() if hasattr(x, "numpy") else x for x in (model.joint_qd_start, model.joint_armature))
+    return {
+        joint_name(label): float(values[int(start[i])])
+        for i, label in enumerate(model.joint_label)
+        if int(start[i]) < len(values)
+    }
+
+
+def _differ(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
+    """Whether an armature is another than wanted, by more than rounding."""
+    return any(abs(found.get(name, value) - value) > 1e-4 + 1e-3 * abs(value) for name, value in wanted.items())
+
+
 def wants_coupling(name_or_path: str, builder: Any) -> bool:
-    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode; of ``builder`` only names are read.
+    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode; of ``builder`` only names and
+    armatures are read.
 
     Where that cannot be said, False: whatever is wrong with the bundle is said when it is loaded.
     """

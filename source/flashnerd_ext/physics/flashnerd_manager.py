@@ -68,13 +68,18 @@ class NewtonFlashNerdManager(NewtonMJWarpManager):
         scene = getattr(PhysicsManager._sim, "_interactive_scene", None)
         environments = 1 if scene is None else int(scene.num_envs)
         worlds, articulations = max(int(builder.world_count), 1), int(builder.articulation_count)
-        # Coupled mode steps scenes with more than the robot in each world.
-        coupled = worlds == environments and wants_coupling(cls._solver_cfg().bundle, builder)
-        if scene is not None and not coupled and (worlds != environments or articulations != environments):
-            raise FlashNerdError(
-                f"the simulation has {articulations} articulations in {worlds} worlds, but the scene has "
-                f"{environments} environments, and the learned backend steps one robot in each: {CLONE_REMEDY}."
-            )
+        if scene is None or worlds == environments == articulations:
+            return
+        if worlds == environments:
+            # Coupled mode steps scenes with more than the robot in each world; what is wrong with the bundle, or that
+            # none is shipped, is said first.
+            bundle = choose_bundle(cls._solver_cfg().bundle, builder)
+            if bundle.card.coupling is not None:
+                return
+        raise FlashNerdError(
+            f"the simulation has {articulations} articulations in {worlds} worlds, but the scene has {environments} "
+            f"environments, and the learned backend steps one robot in each: {CLONE_REMEDY}."
+        )
 
     @classmethod
     def _create_solver(cls, model: Model, solver_cfg: Any) -> LearnedSolver:

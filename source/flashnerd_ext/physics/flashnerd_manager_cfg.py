@@ -96,6 +96,8 @@ def flashnerd_physics(base: Any = None, **changes: Any) -> NewtonCfg:
         own = {"class_type", "solver_type"}
         solver = {key: value for key, value in vars(base.solver_cfg).items() if key not in own}
         outer = {key: value for key, value in vars(base).items() if key not in {"class_type", "solver_cfg"}}
+    # The model reads every step's state and writes the next: MuJoCo's copy of it may not be older than that.
+    solver["update_data_interval"] = 1
     # The learned step is not captured yet; asking for a graph would only print a warning each time.
     outer["use_cuda_graph"] = False
     return NewtonCfg(solver_cfg=FlashNerdSolverCfg(**{**solver, **changes}), **outer)

@@ -35,6 +35,12 @@ STOCK: dict[str, str] = {
     "isaaclab_tasks.core.velocity.velocity_env_cfg:RoughPhysicsCfg": "auto",
 }
 """Preset class of stock tasks -> bundle of their robot, or ``auto``."""
+COUPLED: tuple[str, ...] = (
+    "isaaclab_tasks.core.reorient.config.allegro_hand.allegro_hand_common:PhysicsCfg",
+    "isaaclab_tasks.core.lift.lift_env_cfg:PhysicsCfg",
+    "isaaclab_tasks.core.reach.reach_env_cfg:ReachPhysicsCfg",
+)
+"""Preset classes of stock tasks for robots of coupled mode; the bundle is chosen by the joints in the scene."""
 
 
 class FlashNerdPreset:
@@ -65,15 +71,16 @@ def _analytical(owner: type) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
-def offer(preset_class: type, bundle: str = "auto") -> None:
+def offer(preset_class: type, bundle: str = "auto", coupled: bool = False) -> None:
     """Add the alternative ``flashnerd`` to a preset class, e.g. of your own task.
 
     Args:
         preset_class: A ``PresetCfg`` subclass; its ``newton_mjwarp`` settings are the base.
         bundle: Shipped name or path; ``auto`` chooses by the robot's joints when the simulation is built.
+        coupled: For robots among objects: ``mujoco_c``, which steps one robot a world, is not offered.
     """
     setattr(preset_class, PRESET, FlashNerdPreset(bundle))
-    if bundle == "auto":
+    if bundle == "auto" and not coupled:
         setattr(preset_class, ENGINE_PRESET, FlashNerdPreset(bundle, ENGINE_PRESET))
 
 
@@ -108,14 +115,14 @@ def install() -> list[str]:
     """Offer ``flashnerd`` on the stock preset classes; returns those that were reached. Safe to call again."""
     offer_ovphysx()
     reached = []
-    for path, bundle in STOCK.items():
+    for path, bundle in [*STOCK.items(), *((path, "auto") for path in COUPLED)]:
         module_name, _, class_name = path.partition(":")
         try:
             preset_class = getattr(importlib.import_module(module_name), class_name)
         except (ImportError, AttributeError) as error:
             logger.warning("physics=flashnerd is not offered on the tasks of %s: %s.", path, error)
             continue
-        offer(preset_class, bundle)
+        offer(preset_class, bundle, coupled=path in COUPLED)
         reached.append(path)
     return reached
 

@@ -46,5 +46,10 @@ ALLEGRO = RobotDescription(
     default_joint_q={"thumb_joint_0": 0.28},
     armature=dict.fromkeys(_JOINTS, 0.0),
     links=("allegro_mount", *(f"{finger}_link_{part}" for finger in _FINGERS for part in range(4))),
-    tasks=("Isaac-Reorient-Cube-Allegro", "Isaac-Reorient-Cube-Allegro-Direct"),
+    tasks=(
+        "Isaac-Reorient-Cube-Allegro",
+        "Isaac-Reorient-Cube-Allegro-Direct",
+        "FlashNeRD-Reorient-Cube-Allegro",
+        "FlashNeRD-Reorient-Cube-Allegro-Reduced",
+    ),
 )

@@ -96,7 +96,7 @@ FRANKA = RobotDescription(
     links=(*(f"panda_link{number}" for number in range(8)), "panda_hand", "panda_leftfinger", "panda_rightfinger"),
     # The hand weighs 0.73 kg: from a lighter one to a tool of 1.8 kg bolted to it. What it grasps is another body.
     condition_range={"mass:panda_hand": (-0.2, 2.5)},
-    tasks=("Isaac-Lift-Franka",),
+    tasks=("Isaac-Lift-Franka", "FlashNeRD-Lift-Cube-Franka"),
 )
 
 FRANKA_REACH = dataclasses.replace(

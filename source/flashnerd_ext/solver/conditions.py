@@ -53,7 +53,9 @@ class ConditionStage:
         self.names, self._name, self._model, self._values = card.robot.conditions, card.name, model, values
         self.clamped = 0
         self._notices = Notices() if notices is None else notices
-        if not self.names:
+        # In coupled mode nobody else says that a robot's mass changed, since that of objects may.
+        self._watches = bool(self.names) or members is not None
+        if not self._watches:
             return
         ranges = card.envelope.frame
         place = [ranges.names.index(f"condition.{name}") for name in self.names]
@@ -126,7 +128,7 @@ class ConditionStage:
 
     def update(self) -> None:
         """Take present masses and centres of mass over."""
-        if not self.names:
+        if not self._watches:
             return
         factor = self._all(self._model.body_mass) / self._mass - 1.0
         shift = self._all(self._model.body_com) - self._com
@@ -151,7 +153,8 @@ class ConditionStage:
 
     def _mention_unseen(self, changes: Tensor) -> None:
         """Say once which body changed although the model is not conditioned on it; ``changes`` [bodies, 4]."""
-        unseen = torch.where(self._covered, 0.0, changes)
+        # What has no mass, and none now, did not change.
+        unseen = torch.where(self._covered, 0.0, changes).nan_to_num(nan=0.0)
         if self._notices.said("unseen") or not bool((unseen > 1e-3).any()):
             return
         body, what = divmod(int(unseen.argmax()), 4)

@@ -1,0 +1,1 @@
+"""Training configurations of the manipulation tasks."""

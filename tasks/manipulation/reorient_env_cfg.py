@@ -1,0 +1,35 @@
+"""A cube in an Allegro hand, turned to goal orientations: the stock task in learned or analytical physics."""
+
+from __future__ import annotations
+
+from isaaclab.utils import configclass
+from isaaclab_newton.physics import NewtonCfg
+from isaaclab_tasks.core.reorient.config.allegro_hand.allegro_hand_manager_env_cfg import AllegroHandManagerEnvCfg
+from isaaclab_tasks.utils import PresetCfg
+
+from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
+
+from .physics import analytical
+
+_ANALYTICAL = analytical(AllegroHandManagerEnvCfg())
+
+
+@configclass
+class FlashNerdAllegroPhysicsCfg(PresetCfg):
+    """Analytical physics, and learned free motion of the fingers beside it, which needs a bundle of one's own so far."""
+
+    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
+    newton_mjwarp: NewtonCfg = _ANALYTICAL
+    default: NewtonCfg = _ANALYTICAL
+
+
+@configclass
+class FlashNerdReorientEnvCfg(AllegroHandManagerEnvCfg):
+    """``FlashNeRD-Reorient-Cube-Allegro``: the MDP of ``Isaac-Reorient-Cube-Allegro`` with 1,024 worlds in place of
+    8,192."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scene.num_envs = 1024
+        # A preset stands in for the configuration until it is resolved.
+        self.sim.physics = FlashNerdAllegroPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]

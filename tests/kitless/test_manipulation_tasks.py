@@ -1,0 +1,111 @@
+"""Manipulation tasks in coupled mode: ours, and stock ones with ``physics=flashnerd``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+
+pytest.importorskip("newton")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from coupled_world import coupled_bundle
+
+from flashnerd_ext.bundle.store import Bundle
+from flashnerd_ext.robots.registry import get_robot
+from flashnerd_ext.training.dynamics import coupling_of
+
+pytestmark = [pytest.mark.kitless, pytest.mark.slow]
+
+CHILD = Path(__file__).with_name("manipulation_tasks_child.py")
+OURS = {
+    "FlashNeRD-Reorient-Cube-Allegro": "allegro",
+    "FlashNeRD-Reorient-Cube-Allegro-Reduced": "allegro",
+    "FlashNeRD-Lift-Cube-Franka": "franka",
+}
+STOCK = {
+    "Isaac-Reorient-Cube-Allegro": "allegro",
+    "Isaac-Reorient-Cube-Allegro-Direct": "allegro",
+    "Isaac-Lift-Franka": "franka",
+    "Isaac-Reach-Franka": "franka_reach",
+}
+
+
+@cache
+def bundle_of(name: str) -> Bundle:
+    """An untrained bundle of coupled mode for that robot."""
+    robot = get_robot(name)
+    return coupled_bundle(Path(mkdtemp()) / name, robot, coupling_of(robot))
+
+
+def child(case: str, robot: str, folder: Path, *tasks: str) -> Any:
+    command = [sys.executable, str(CHILD), case, str(bundle_of(robot).path), str(folder), *tasks]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
+    assert not any(word in done.stdout + done.stderr for word in ("exceeded", "overflow"))
+    return json.loads(lines[-1].removeprefix("RESULT"))
+
+
+def ran_as_it_should(result: dict[str, Any], robot: str) -> None:
+    description = get_robot(robot)
+    assert result["solver"] == "SolverCoupled" and result["rows"] == result["worlds"]
+    assert result["solver_dt"] == pytest.approx(description.dt)
+    substeps = description.substeps * description.decimation
+    if robot != "franka_reach":
+        assert result["control_dt"] == pytest.approx(description.dt * substeps)
+        assert result["steps"] == len(result["path"]) * substeps
+    assert result["finite"]
+
+
+def distance(before: Any, after: Any) -> float:
+    return max(abs(a - b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
+
+
+@pytest.mark.parametrize("task", OURS)
+def test_our_tasks_run_in_both_physics(task: str, tmp_path: Path) -> None:
+    """With the scene's own acceleration as the prediction they agree to the bit; then the bundle moves them."""
+    result = child("pair", OURS[task], tmp_path, task)
+    learned, stock = result["learned"], result["stock"]
+    ran_as_it_should(learned, OURS[task])
+    assert stock["finite"] and stock["solver_dt"] == learned["solver_dt"]
+    assert learned["start"] == stock["start"]
+    known = len(stock["path"])
+    for mine, theirs in zip(learned["path"][:known], stock["path"], strict=True):
+        assert mine == theirs
+    assert stock["contacts"] > 0
+    end = learned["path"][-1]
+    assert distance(learned["start"]["object"], stock["path"][-1]["object"]) > 1e-3
+    assert distance(learned["path"][known - 1]["object"], end["object"]) > 1e-4
+    assert distance(learned["path"][known - 1]["q"], end["q"]) > 1e-3
+
+
+def test_goals_of_the_reduced_task_are_one_turn_about_the_vertical(tmp_path: Path) -> None:
+    task = "FlashNeRD-Reorient-Cube-Allegro-Reduced"
+    facts = child("learned", OURS[task], tmp_path, task)["learned"]["goal"]
+    assert len(facts["turn"]) > 1
+    for turn, start in zip(facts["turn"], facts["start"], strict=True):
+        assert max(map(abs, (*turn[:2], *start[:2]))) < 1e-4
+        assert 0.8 - 1e-3 < abs(turn[2]) < 1.6 + 1e-3
+        assert abs(start[2]) < 0.79
+    assert len({round(turn[2], 3) for turn in facts["turn"]}) > 1
+
+
+@pytest.mark.parametrize("task", STOCK)
+def test_stock_tasks_run_with_a_bundle(task: str, tmp_path: Path) -> None:
+    ran_as_it_should(child("learned", STOCK[task], tmp_path, task)["learned"], STOCK[task])
+
+
+def test_without_a_shipped_bundle_they_are_refused_with_one_sentence(tmp_path: Path) -> None:
+    said = child("refusals", "allegro", tmp_path, *OURS, *STOCK)
+    for task, robot in (OURS | STOCK).items():
+        text = said[task]
+        assert f"which is {robot};" in text and f"python scripts/dataset.py robot={robot}" in text, task
+        assert "solver_cfg.bundle=PATH" in text and "physics=newton_mjwarp" in text
+        assert "\n" not in text and text.endswith(".")
