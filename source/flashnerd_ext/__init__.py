@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.rollout import rollout
     from flashnerd_ext.bundle.store import Bundle, load_bundle
+    from flashnerd_ext.model.differentiable import differentiable_rollout
 
     __version__: str
 
-__all__ = ["Bundle", "__version__", "load_bundle", "rollout"]
+__all__ = ["Bundle", "__version__", "differentiable_rollout", "load_bundle", "rollout"]
 
 _LAZY = {
     "load_bundle": "flashnerd_ext.bundle.store",
     "Bundle": "flashnerd_ext.bundle.store",
+    "differentiable_rollout": "flashnerd_ext.model.differentiable",
     "rollout": "flashnerd_ext.bundle.rollout",
 }
 

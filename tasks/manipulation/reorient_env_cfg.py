@@ -16,7 +16,7 @@ _ANALYTICAL = analytical(AllegroHandManagerEnvCfg())
 
 @configclass
 class FlashNerdAllegroPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned free motion of the fingers beside it, which needs a bundle of one's own so far."""
+    """Analytical physics, and learned free motion of the fingers beside it: with a bundle of one's own so far."""
 
     flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
     newton_mjwarp: NewtonCfg = _ANALYTICAL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +13,13 @@ from torch import Tensor
 from flashnerd_ext.bundle.schema import show
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.contacts import ContactRows
+from flashnerd_ext.model.differentiable import Contacts, integrator_of
 from flashnerd_ext.model.frame import encode_frame
+from flashnerd_ext.model.inputs import check_inputs
 from flashnerd_ext.model.integrate import Integrator
 
 if TYPE_CHECKING:
     from flashnerd_ext.bundle.store import Bundle
-
-Contacts = Callable[[Any, Any], ContactRows]
-"""``(joint_q [N, nq], joint_qd [N, nv]) -> ContactRows`` with leading shape [N], called before each step."""
 
 
 def rollout[Array: (Tensor, np.ndarray)](
@@ -50,7 +49,9 @@ def rollout[Array: (Tensor, np.ndarray)](
     Returns:
         ``joint_q`` [T + 1, N, nq] and ``joint_qd`` [T + 1, N, nv], the initial state first, of the kind (numpy or
         torch), dtype and device of the inputs. Where a torch input requires grad, gradients flow through the whole
-        rollout. A state that diverges stays in the result as it is: check ``isfinite``.
+        rollout; :func:`flashnerd_ext.differentiable_rollout` is for gradients to weights and long horizons. A bundle of
+        coupled mode moves freely: no contacts, no limits. A state that diverges stays in the result
+        as it is: check ``isfinite``.
 
     Raises:
         FlashNerdError: When a shape, dtype or value does not fit, in one sentence.
@@ -62,13 +63,7 @@ def rollout[Array: (Tensor, np.ndarray)](
         arrays["condition"] = condition
         as_torch = _same_kind(arrays)
     tensors = {name: _tensor(name, value) for name, value in arrays.items()}
-    given = tensors.get("condition")
-    wanted = len(card.robot.conditions)
-    if given is not None and (given.ndim != 2 or given.shape != (tensors["joint_q"].shape[0], wanted)):
-        raise FlashNerdError(
-            f"condition has shape {list(given.shape)}, but [N, {wanted}] is needed: see bundle.card.robot.conditions."
-        )
-    _check(card.nq, card.nv, card.nu, tensors)
+    check_inputs(card.layout, tensors, "bundle.card.robot")
     if contacts is not None and not bundle.model.rows_capacity:
         raise FlashNerdError(
             f"contacts is given, but bundle {show(card.name, 30)} takes no contact rows: leave contacts out."
@@ -94,8 +89,8 @@ def rollout[Array: (Tensor, np.ndarray)](
         )
     inputs = {name: value.to(work) for name, value in tensors.items()}
     track = torch.is_grad_enabled() and any(value.requires_grad for value in tensors.values())
-    integrator = Integrator(card.layout, card.dt, card.simulation.inner_steps, model.kinematic_prior)
-    advance = _Windowed(model) if track else _Streaming(model, len(joint_q), work)
+    integrator = integrator_of(bundle, model)
+    advance = _Recalling(model) if track else _Streaming(model, len(joint_q), work)
     with contextlib.nullcontext() if track else torch.no_grad():
         states = list(
             _states(
@@ -125,27 +120,21 @@ class _Streaming:
         return self.model.step(frame, self.cache, rows)
 
 
-class _Windowed:
-    """The last frames through ``sequence``: the same prediction without in-place updates, so that gradients flow."""
+class _Recalling:
+    """The same prediction without in-place updates, so that gradients flow."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.frames: list[Tensor] = []
-        self.rows: list[ContactRows] = []
+        self.past: Any = None
 
     def __call__(self, frame: Tensor, rows: ContactRows | None) -> Tensor:
-        self.frames = [*self.frames, frame][-self.model.history :]
-        window = None
-        if rows is not None:
-            self.rows = [*self.rows, rows][-self.model.history :]
-            parts = ([getattr(row, name) for row in self.rows] for name in ("features", "link", "used"))
-            window = ContactRows(*(torch.stack(part, 1) for part in parts))
-        return self.model.sequence(torch.stack(self.frames, 1), window)[:, -1]
+        out, self.past = self.model.recall(frame, self.past, rows)
+        return out
 
 
 def _states(
     integrator: Integrator,
-    advance: _Streaming | _Windowed,
+    advance: _Streaming | _Recalling,
     joint_q: Tensor,
     joint_qd: Tensor,
     actuation: Tensor,
@@ -190,37 +179,3 @@ def _tensor(name: str, value: Any) -> Tensor:
     if value.dtype not in (torch.float32, torch.float64):
         raise FlashNerdError(f"{name} has dtype {value.dtype}, but float32 or float64 is needed: pass {name}.float().")
     return value
-
-
-def _check(nq: int, nv: int, nu: int, tensors: dict[str, Tensor]) -> None:
-    q = tensors["joint_q"]
-    worlds = q.shape[0] if q.ndim == 2 else "N"
-    needed = {"joint_q": (worlds, nq), "joint_qd": (worlds, nv), "actuation": ("T", worlds, nu)}
-    for name, shape in needed.items():
-        value = tensors[name]
-        fits = value.ndim == len(shape) and all(
-            isinstance(want, str) or want == have for want, have in zip(shape, value.shape, strict=True)
-        )
-        if not fits:
-            text = ", ".join(str(size) for size in shape)
-            raise FlashNerdError(
-                f"{name} has shape {list(value.shape)}, but [{text}] is needed: "
-                "see joint_names and actuated in bundle.card.robot."
-            )
-        if not torch.isfinite(value).all():
-            count = int((~torch.isfinite(value)).sum())
-            raise FlashNerdError(
-                f"{name} has {count} numbers that are NaN or infinite, but all must be finite: mend the input."
-            )
-        if value.device != q.device:
-            raise FlashNerdError(f"{name} is on {value.device}, but joint_q is on {q.device}: move both to one device.")
-    if q.shape[0] == 0:
-        raise FlashNerdError("joint_q has 0 worlds, but at least 1 is needed: pass joint_q of shape [N, nq].")
-    if nq > nv:
-        norms = q[:, 3:7].norm(dim=-1)
-        if ((norms - 1).abs() > 1e-3).any():
-            worst = float(norms[(norms - 1).abs().argmax()])
-            raise FlashNerdError(
-                f"joint_q[:, 3:7] holds a quaternion of length {worst:.4g}, but unit ones (x, y, z, w) are needed: "
-                "normalise them."
-            )

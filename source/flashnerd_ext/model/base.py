@@ -55,6 +55,28 @@ class DynamicsModel(nn.Module):
     def step(self, frame: Tensor, cache: Any, rows: ContactRows | None = None) -> Tensor:
         """Prediction [B, O] for the newest frame [B, F]; advances ``cache`` in place, exactly once."""
 
+    def recall(self, frame: Tensor, past: Any = None, rows: ContactRows | None = None) -> tuple[Tensor, Any]:
+        """:meth:`step` with the past as a value: nothing is written in place, so that gradients flow through it.
+
+        Here by :meth:`sequence` over the last ``history`` frames, whose graph is that of a whole window at each step;
+        a streaming model does better.
+
+        Args:
+            frame: The newest frame, shape [B, F].
+            past: What the call before returned; ``None`` is an empty past.
+
+        Returns:
+            The prediction [B, O], and the past with this frame in it.
+        """
+        frames, touches = past if past is not None else ((), ())
+        frames, window = (*frames, frame)[-self.history :], None
+        if rows is not None:
+            touches = (*touches, rows)[-self.history :]
+            window = ContactRows(
+                *(torch.stack([getattr(t, name) for t in touches], 1) for name in ("features", "link", "used"))
+            )
+        return self.sequence(torch.stack(frames, 1), window)[:, -1], (frames, touches)
+
     def forward(self, frames: Tensor, rows: ContactRows | None = None) -> Tensor:
         """Same as :meth:`sequence`; what data-parallel wrappers call."""
         return self.sequence(frames, rows)

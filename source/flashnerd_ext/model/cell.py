@@ -8,6 +8,9 @@ from torch.nn import functional
 
 from flashnerd_ext.model.cache import RingCache
 
+Pairs = tuple[Tensor, Tensor]
+"""Keys and values of the last frames of one block, newest first, each [at most S, B, H, width / H]."""
+
 
 class StreamBlock(nn.Module):
     """x + W_out [attention(x), silu(gate) * up], all from one packed projection of norm(x).
@@ -68,6 +71,18 @@ class StreamBlock(nn.Module):
         weight = torch.softmax(score.masked_fill(~visible.unsqueeze(-1), float("-inf")), 0)
         attended = (weight.unsqueeze(-1) * values).sum(0)
         return x + self.pack_out(torch.cat((attended.flatten(-2), gated), -1))
+
+    def recall(self, x: Tensor, past: Pairs | None) -> tuple[Tensor, Pairs]:
+        """:meth:`step` with the past as a value, newest pair first: x [B, d] -> [B, d], and the pairs with this one."""
+        q, k, v, gated = self._project(x)
+        keys, values = k.unsqueeze(0), v.unsqueeze(0)
+        if past is not None:
+            keys = torch.cat((keys, past[0][: self.span - 1]))
+            values = torch.cat((values, past[1][: self.span - 1]))
+        # A pair's place is its lag, and every pair is one that may be seen: no table is permuted, nothing is masked.
+        weight = torch.softmax((q * (keys + self.lag[: len(keys)].unsqueeze(1))).sum(-1), 0)
+        attended = (weight.unsqueeze(-1) * values).sum(0)
+        return x + self.pack_out(torch.cat((attended.flatten(-2), gated), -1)), (keys, values)
 
 
 def make_norm(kind: str, width: int) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -126,3 +126,11 @@ class FlashNerd(DynamicsModel):
             x = block.step(x, cache, index, lags, visible)
         cache.advance()
         return self._leave(z, x, entered)
+
+    def recall(self, frame: Tensor, past: Any = None, rows: ContactRows | None = None) -> tuple[Tensor, Any]:
+        z, entered = self._enter(frame, rows)
+        x, pairs = entered, []
+        for index, block in enumerate(self._stream_blocks()):
+            x, pair = block.recall(x, None if past is None else past[index])
+            pairs.append(pair)
+        return self._leave(z, x, entered), tuple(pairs)

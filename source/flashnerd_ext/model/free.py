@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.stepper import Stepper
 
@@ -38,6 +39,18 @@ def free_motion_layout(layout: StateLayout) -> StateLayout:
         )
     conditions = tuple(name for name in layout.conditions if name not in GAINS)
     return dataclasses.replace(layout, actuated=layout.joint_names, drive=None, stops=None, conditions=conditions)
+
+
+class FreeIntegrator(Integrator):
+    """An :class:`Integrator` of accelerations alone, as coupled mode reads them: the label times dt is added.
+
+    Position outputs are left out; on data of free motion they are rounding, in a trained model its noise.
+    """
+
+    def apply(self, joint_q: Tensor, joint_qd: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+        """``joint_qd + dt * label`` [..., nv] and ``joint_q + dt`` times that, with ``out[..., :nv] = dt * label``."""
+        next_qd = joint_qd + out[..., : self.layout.nv]
+        return joint_q + self.dt * next_qd, next_qd
 
 
 class FreeStepper(Stepper):
