@@ -289,7 +289,7 @@ def flight() -> dict[str, Any]:
     from flashnerd_ext.solver.inverse_dynamics import InverseDynamics
 
     def build(stage: Any) -> None:
-        add_arm(stage, "/World/envs/env_0/Free", (0.0, 0.0, 3.0), fixed=False, gains=(40.0, 0.0), limit=3.0)
+        add_arm(stage, "/World/envs/env_0/Free", (0.0, 0.0, 3.0), fixed=False, limit=3.0)
         add_arm(stage, "/World/envs/env_0/Arm", (0.0, 4.0, 3.0), limit=3.0)
 
     sim = simulation(build)
@@ -408,6 +408,7 @@ def refusals() -> dict[str, Any]:
     )
     CoupledPhysxManager.coupled = here
     # An event that changes what labels contain is said once, and refused where the configuration is strict.
+    Manager._prepare(None)
     here.notices.strict = True
     OvPhysxManager.set_gravity((0.0, 0.0, -5.0))
     here.environment_reset([1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import warp as wp
 from isaaclab.physics import PhysicsManager
@@ -21,7 +21,7 @@ def without_pinned_memory() -> None:
     """Let Isaac Lab's ov assets be built without a CUDA driver: they ask Warp for pinned memory."""
     wp.init()
     if not wp.is_cuda_available():
-        device = wp.get_device("cpu")
+        device: Any = wp.get_device("cpu")
         device.pinned_allocator = device.default_allocator
 
 

@@ -84,11 +84,11 @@ class CoupledPhysxManager(PhysicsManager):
     def reset(cls, soft: bool = False) -> None:
         """As the stock manager; a hard reset also finds the learned robots anew."""
         if soft:
-            super().reset(soft)  # type: ignore[safe-super]
+            super().reset(soft)
             return
         CoupledPhysxManager.coupled = None
         cls._choose()
-        super().reset(soft)  # type: ignore[safe-super]
+        super().reset(soft)
         cls._couple()
 
     @classmethod
@@ -207,14 +207,14 @@ class CoupledPhysxManager(PhysicsManager):
         """The model predicts and its forces are written; then PhysX steps everything."""
         coupled = CoupledPhysxManager.coupled
         if coupled is None:
-            super().step()  # type: ignore[safe-super]
+            super().step()
             return
         if coupled.clock is None:
             cls._prepare(calling_environment())
         # Mass matrices follow link poses, which a written joint position has not moved yet.
         cls.update_kinematics()  # type: ignore[attr-defined]
         coupled.before()
-        super().step()  # type: ignore[safe-super]
+        super().step()
         coupled.after()
         if coupled.dump is not None:
             coupled.report(coupled.dump)

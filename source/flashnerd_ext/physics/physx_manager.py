@@ -7,6 +7,7 @@ run. What they share with PhysX without Kit (:mod:`flashnerd_ext.physics.physx_b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from isaaclab.physics import PhysicsManager
 from isaaclab_physx.physics.physx_manager import PhysxManager
@@ -27,5 +28,6 @@ class PhysxFlashNerdManager(CoupledPhysxManager, PhysxManager, metaclass=SharedS
 
     @classmethod
     def _scene_gravity(cls) -> Sequence[float]:
-        gravity = cls.get_physics_sim_view().get_gravity()
+        view: Any = cls.get_physics_sim_view()
+        gravity = view.get_gravity()
         return gravity.x, gravity.y, gravity.z

@@ -39,6 +39,7 @@ class InverseDynamics:
 
     Attributes:
         root: Degrees of freedom of the base: 0, or 6 of a free one.
+        wrench: On links, of this step only, as :meth:`pull` gave it.
         torque: What acts on the joints from outside at the start of a step: efforts, drives within their limits, and
             wrenches on links [N m or N], shape [N, n].
         position, velocity: Of the joints, shape [N, n].
@@ -50,7 +51,7 @@ class InverseDynamics:
         rows, dofs, links = len(robots.paths), len(robots.dof_names), len(robots.body_names)
         with torch.inference_mode(False):
             self.torque = torch.zeros((rows, dofs), device=robots.device)
-            self.wrench = torch.zeros((rows, links, 9), device=robots.device)
+            self.wrench, self._lift = (torch.zeros((rows, links, 9), device=robots.device) for _ in range(2))
             self._outer = torch.zeros((rows, self.root + dofs), device=robots.device)
         self._pulled = False
         self._taken: dict[str, Tensor] = {}
@@ -195,13 +196,11 @@ class InverseDynamics:
             self._write_root(force[:, :root])
 
     def _write_root(self, force: Tensor) -> None:
-        """Add a wrench at the root's centre of mass to what acts on the links already."""
-        wrench, centre = self.wrench.clone(), self.centres()[:, 0]
-        lever = torch.linalg.cross(wrench[:, 0, 6:] - centre, wrench[:, 0, :3])
-        wrench[:, 0, :3] += force[:, :3]
-        wrench[:, 0, 3:6] += force[:, 3:] + lever
-        wrench[:, 0, 6:] = centre
-        self.robots.write("link_wrench", wrench)
+        """A wrench at the root's centre of mass; PhysX adds it to those that were written before."""
+        self._lift.zero_()
+        self._lift[:, 0, :6] = force
+        self._lift[:, 0, 6:] = self.centres()[:, 0]
+        self.robots.write("link_wrench", self._lift)
 
     def restore(self) -> None:
         """After the step: efforts are again what was commanded, and wrenches have acted."""
