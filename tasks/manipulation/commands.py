@@ -16,7 +16,7 @@ class TurnCommand(ReorientCommand):
     The turn goes to either side with equal probability, by an angle that is uniform in ``cfg.turn``.
     """
 
-    cfg: TurnCommandCfg
+    cfg: TurnCommandCfg  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def _resample_command(self, env_ids: Sequence[int]) -> None:
         super()._resample_command(env_ids)

@@ -56,6 +56,7 @@ def motion(*overrides: str, known: bool) -> dict[str, Any]:
     env.reset()
     robot, cube = robot_of(env), env.scene["cube"]
     facts: dict[str, Any] = {"handles": bool(env._physics_handles_decimation), "q": [], "cube": []}
+    solver: Any = None
     if known:
         solver = solver_of(env)
         solver.stream.stepper.accelerate = own_value(solver)

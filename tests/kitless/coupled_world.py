@@ -123,11 +123,11 @@ def coupled_bundle(
     model.frame_norm.fit(torch.zeros(model.frame_size), torch.tensor(spread))
     model.out_norm.fit(torch.zeros(model.out_size), torch.full((model.out_size,), 0.02))
     rng = np.random.default_rng(0)
-    sample = [rng.uniform(-1, 1, (256, size)) * reach for size in (layout.nq, layout.nv, layout.nu)]
+    q, qd, torque = (rng.uniform(-1, 1, (256, size)) * reach for size in (layout.nq, layout.nv, layout.nu))
     card = make_card(
         robot=robot,
         model=model,
-        envelope=envelope(layout, *sample, rng.uniform(-1, 1, (256, len(layout.conditions)))),
+        envelope=envelope(layout, q, qd, torque, rng.uniform(-1, 1, (256, len(layout.conditions)))),
         engine="mujoco_warp",
         seed=0,
         coupling=coupling or coupling_of(layout.joint_names),

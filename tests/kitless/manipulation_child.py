@@ -71,7 +71,7 @@ def main() -> None:
         first = {name: value.clone() for name, value in first.items()}
         good = finite(first)
         for _ in range(steps):
-            obs, reward, *_ = env.step(2.0 * torch.rand(env.action_space.shape) - 1.0)
+            obs, reward, *_ = env.step(2.0 * torch.rand(tuple(env.action_space.shape or ())) - 1.0)
             good = good and finite({**obs, "reward": reward})
         robot = env.unwrapped.scene.articulations["robot"]
         result = {

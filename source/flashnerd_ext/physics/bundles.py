@@ -86,13 +86,11 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
     available = f"available are {', '.join(names) or 'none'}"
     kind = " of coupled mode" if coupled_only else ""
     joints = scene.robots if coupled_only else (scene.joints,)
-    robots = [robot for robot in ROBOTS.values() if set(robot.layout.joint_names) in joints]
-    # The same arm is several robots where free motion contains another armature.
-    alike = [robot.name for robot in robots if not _differ(robot.armature, scene.armature)]
-    known = alike or [robot.name for robot in robots]
+    # The same arm is several robots where free motion contains another armature, which a task may write later.
+    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) in joints]
     if known:
         raise FlashNerdError(
-            f"no shipped bundle{kind} fits the robot in the scene, which is {known[0]}; {available}: make data and "
+            f"no shipped bundle{kind} fits the robot in the scene, which is {' or '.join(known)}; {available}: make data and "
             f"train one (python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
             f"env.sim.physics.solver_cfg.bundle=PATH, or type physics={instead}."
         )

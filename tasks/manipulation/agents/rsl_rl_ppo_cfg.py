@@ -30,7 +30,7 @@ class FlashNerdReorientReducedPPORunnerCfg(AllegroHandManagerPPORunnerCfg):
     def __post_init__(self) -> None:
         super().__post_init__()  # pyright: ignore[reportAttributeAccessIssue]
         self.actor.hidden_dims, self.critic.hidden_dims = [256, 128, 64], [256, 128, 64]
-        self.actor.distribution_cfg.init_std = 0.5
+        self.actor.distribution_cfg.init_std = 0.5  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         self.algorithm.gamma = 0.99
 
 

@@ -107,7 +107,7 @@ class FlashNerdG1FlatPPORunnerCfg(G1FlatPPORunnerCfg):
         super().__post_init__()
         self.algorithm = _scheduled(self.algorithm, step())
         self.algorithm.num_mini_batches = 6
-        self.actor.distribution_cfg.init_std = 0.5
+        self.actor.distribution_cfg.init_std = 0.5  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
         _mirrored(self.algorithm)
         self.experiment_name = "flashnerd_g1_flat"
 
