@@ -23,8 +23,8 @@ CRADLE = {
     "thumb_joint_[1-3]": 0.2,
 }
 """Joint positions of a slightly curled hand [rad], in which the cube rests. Stock actions of 0 are the middle of the
-joints' ranges, where fingers push it over at once; out of the open hand of the stock default pose it fell in two of four
-worlds."""
+joints' ranges, where fingers push it over at once; out of the open hand of the stock default pose it fell in two of
+four worlds."""
 
 
 @configclass
