@@ -89,9 +89,10 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
     # The same arm is several robots where free motion contains another armature, which a task may write later.
     known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) in joints]
     if known:
+        either = " or ".join(known)
         raise FlashNerdError(
-            f"no shipped bundle{kind} fits the robot in the scene, which is {' or '.join(known)}; {available}: make data "
-            f"and train one (python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
+            f"no shipped bundle{kind} fits the robot in the scene, which is {either}; {available}: make data and "
+            f"train one (python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
             f"env.sim.physics.solver_cfg.bundle=PATH, or type physics={instead}."
         )
     listed = ", ".join(sorted(scene.joints)[:6]) + (", ..." if len(scene.joints) > 6 else "")
