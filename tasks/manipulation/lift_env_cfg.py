@@ -12,12 +12,12 @@ from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
 
 from .physics import analytical
 
-_ANALYTICAL = analytical(FrankaLiftEnvCfg())
+_ANALYTICAL = analytical(FrankaLiftEnvCfg(), contacts=100)
 
 
 @configclass
 class FlashNerdFrankaPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned free motion of the arm beside it, which needs a bundle of one's own so far."""
+    """Analytical physics, and learned free motion of the arm, which needs a bundle of one's own so far."""
 
     flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
     newton_mjwarp: NewtonCfg = _ANALYTICAL
@@ -31,7 +31,8 @@ class FlashNerdLiftEnvCfg(FrankaLiftEnvCfg):
     - the object: the stock cube of 5 cm (the stock preset ``cube``) in every world, in place of eight shapes;
     - gravity, which acts from the first step on in place of growing with the stock curriculum: the labels of a bundle
       contain it, and no condition tells a model of another;
-    - 256 worlds in place of 4,096, and a bank of 128 resets in place of 1,024, so that a CPU starts in a minute.
+    - sizes: 256 worlds in place of 4,096, room for 100 contacts a world in place of 200, and a bank of 128 resets in
+      place of 1,024, which is filled before the first step.
     """
 
     def __post_init__(self) -> None:

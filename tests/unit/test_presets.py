@@ -137,9 +137,9 @@ def test_the_configuration_imports_without_its_implementation() -> None:
 
 
 def test_the_stock_tasks_of_a_robot_get_its_bundle() -> None:
-    from flashnerd_ext.physics.presets import STOCK, bundle_of_task, install
+    from flashnerd_ext.physics.presets import COUPLED, STOCK, bundle_of_task, install
 
-    assert install() == list(STOCK)
+    assert install() == [*STOCK, *COUPLED]
     assert bundle_of_task("Isaac-Cartpole-Direct") == "cartpole"
     with pytest.raises(FlashNerdError, match="no robot description names the task 'Isaac-Cartpol': did you mean"):
         bundle_of_task("Isaac-Cartpol")
@@ -161,7 +161,86 @@ def test_stock_tasks_of_legged_robots_choose_the_bundle_by_the_robot(task: str) 
     assert learned.sim.physics.num_substeps == stock.sim.physics.num_substeps
 
 
-@pytest.mark.parametrize("name", ["go2", "g1", "g1_29", "ant"])
+@pytest.mark.parametrize(
+    "task",
+    ["Isaac-Reorient-Cube-Allegro", "Isaac-Reorient-Cube-Allegro-Direct", "Isaac-Lift-Franka", "Isaac-Reach-Franka"],
+)
+def test_stock_tasks_of_manipulation_offer_coupled_mode(task: str) -> None:
+    """Their own MuJoCo Warp settings, but for the state, which coupled mode reads at every step."""
+    from isaaclab.cli import load_external_tasks
+    from isaaclab_tasks.utils import resolve_task_config
+
+    load_external_tasks()
+    learned: Any = resolve_task_config(task, None, overrides=["physics=flashnerd"])[0].sim.physics
+    stock: Any = resolve_task_config(task, None, overrides=["physics=newton_mjwarp"])[0].sim.physics
+    assert (learned.solver_cfg.solver_type, learned.solver_cfg.bundle) == ("flashnerd", "auto")
+    assert (stock.solver_cfg.solver_type, stock.solver_cfg.update_data_interval) == ("mujoco_warp", 2)
+    assert learned.solver_cfg.update_data_interval == 1
+    assert learned.num_substeps == stock.num_substeps
+    for name in ("njmax", "nconmax", "cone", "impratio", "integrator"):
+        assert getattr(learned.solver_cfg, name) == getattr(stock.solver_cfg, name)
+    # An engine that steps one robot a world has nothing to do among objects.
+    with pytest.raises(Exception, match="mujoco_c"):
+        resolve_task_config(task, None, overrides=["physics=mujoco_c"])
+
+
+@pytest.mark.parametrize(
+    ("task", "worlds"),
+    [
+        ("FlashNeRD-Reorient-Cube-Allegro", 1024),
+        ("FlashNeRD-Reorient-Cube-Allegro-Reduced", 128),
+        ("FlashNeRD-Lift-Cube-Franka", 256),
+    ],
+)
+def test_our_manipulation_tasks_resolve_with_each_preset(task: str, worlds: int) -> None:
+    import gymnasium
+    from isaaclab.cli import load_external_tasks
+    from isaaclab_tasks.utils import resolve_task_config
+
+    from flashnerd_ext.physics.presets import bundle_of_task
+
+    load_external_tasks()
+    assert gymnasium.spec(task).kwargs["default_agent"] == "rsl_rl"
+    assert bundle_of_task(task) == ("franka" if "Franka" in task else "allegro")
+    found: dict[str, Any] = {}
+    for preset in ("", "newton_mjwarp", "flashnerd"):
+        overrides = [f"physics={preset}"] if preset else []
+        resolved: Any = resolve_task_config(task, "rsl_rl_cfg_entry_point", overrides=overrides)
+        cfg, agent = resolved
+        assert cfg.scene.num_envs == worlds
+        assert agent.experiment_name.startswith("flashnerd_")
+        found[preset] = cfg.sim.physics
+    assert found[""].solver_cfg.solver_type == found["newton_mjwarp"].solver_cfg.solver_type == "mujoco_warp"
+    learned, analytical = found["flashnerd"].solver_cfg, found["newton_mjwarp"].solver_cfg
+    assert (learned.solver_type, learned.bundle) == ("flashnerd", "auto")
+    own = set(vars(analytical)) - {"class_type", "solver_type"}
+    assert {name: vars(learned)[name] for name in own} == {name: vars(analytical)[name] for name in own}
+    assert found["flashnerd"].num_substeps == found["newton_mjwarp"].num_substeps
+
+
+def test_the_reduced_task_differs_where_it_says() -> None:
+    from isaaclab.cli import load_external_tasks
+    from isaaclab_tasks.utils import resolve_task_config
+
+    load_external_tasks()
+    full: Any = resolve_task_config("FlashNeRD-Reorient-Cube-Allegro", None, overrides=[])[0]
+    small: Any = resolve_task_config("FlashNeRD-Reorient-Cube-Allegro-Reduced", None, overrides=[])[0]
+    goals = full.commands.object_pose, small.commands.object_pose
+    assert [goal.orientation_success_threshold for goal in goals] == [0.2, 0.6]
+    assert goals[1].axis == (0.0, 0.0, 1.0) and goals[1].turn == (0.8, 1.6)
+    assert [cfg.episode_length_s for cfg in (full, small)] == [10.0, 5.0]
+    start = small.events.reset_object.params["pose_range"]
+    assert start.pop("yaw") == (-0.785, 0.785)
+    assert start == full.events.reset_object.params["pose_range"]
+    for part in ("observations", "rewards", "terminations"):
+        assert getattr(full, part).to_dict() == getattr(small, part).to_dict(), part
+    actions = full.actions.joint_pos, small.actions.joint_pos
+    assert actions[0].joint_names == actions[1].joint_names
+    assert (actions[1].scale, actions[1].use_default_offset) == (0.5, True)
+    assert [cfg.events.reset_hand.params["joint_position_noise"] for cfg in (full, small)] == [0.2, 0.05]
+
+
+@pytest.mark.parametrize("name", ["go2", "g1", "g1_29", "ant", "allegro"])
 def test_a_robot_without_a_shipped_bundle_is_refused_with_what_to_type(name: str) -> None:
     import newton
     from newton.solvers import SolverMuJoCo

@@ -41,13 +41,14 @@ def choose_bundle(name_or_path: str, model: Any) -> Bundle:
     if fitting:
         return load_bundle(fitting[0])
     available = f"available are {', '.join(names) or 'none'}"
-    robots = [robot for robot in ROBOTS.values() if set(robot.layout.joint_names) == joints]
+    known = [robot for robot in ROBOTS.values() if set(robot.layout.joint_names) == joints]
     # The same arm is several robots where free motion contains another armature.
-    known = [robot.name for robot in robots if not _differ(robot.armature, armature)] or [robot.name for robot in robots]
+    known.sort(key=lambda robot: _differ(robot.armature, armature))
     if known:
+        name = known[0].name
         raise FlashNerdError(
-            f"no shipped bundle fits the robot in the scene, which is {known[0]}; {available}: make data and train one "
-            f"(python scripts/dataset.py robot={known[0]}, then scripts/train_dynamics.py) and give it with "
+            f"no shipped bundle fits the robot in the scene, which is {name}; {available}: make data and train one "
+            f"(python scripts/dataset.py robot={name}, then scripts/train_dynamics.py) and give it with "
             "env.sim.physics.solver_cfg.bundle=PATH, or type physics=newton_mjwarp."
         )
     listed = ", ".join(sorted(joints)[:6]) + (", ..." if len(joints) > 6 else "")
@@ -80,7 +81,7 @@ def _differ(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
 
 
 def wants_coupling(name_or_path: str, builder: Any) -> bool:
-    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode; of ``builder`` only names and armatures are.
+    """Whether the bundle that :func:`choose_bundle` would load is of coupled mode, of a model or a builder.
 
     Where that cannot be said, False: whatever is wrong with the bundle is said when it is loaded.
     """
