@@ -21,11 +21,11 @@ class FlashNerdReorientPPORunnerCfg(AllegroHandManagerPPORunnerCfg):
 
 @configclass
 class FlashNerdReorientReducedPPORunnerCfg(AllegroHandManagerPPORunnerCfg):
-    """For 128 worlds of short episodes: smaller networks, a nearer horizon, and half the noise, since with all of it
-    targets jump from one end of a joint's range to the other and the cube is thrown out. Not tuned."""
+    """For 128 worlds of short episodes: smaller networks, a nearer horizon, and half the noise, since with more of it the
+    cube is thrown out of the hand. Not tuned."""
 
     experiment_name = "flashnerd_reorient_allegro_reduced"
-    max_iterations = 1000
+    max_iterations = 300
 
     def __post_init__(self) -> None:
         super().__post_init__()  # pyright: ignore[reportAttributeAccessIssue]
