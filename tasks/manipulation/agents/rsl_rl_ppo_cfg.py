@@ -21,8 +21,8 @@ class FlashNerdReorientPPORunnerCfg(AllegroHandManagerPPORunnerCfg):
 
 @configclass
 class FlashNerdReorientReducedPPORunnerCfg(AllegroHandManagerPPORunnerCfg):
-    """For 128 worlds of short episodes: smaller networks, a nearer horizon, and half the noise, since with more of it the
-    cube is thrown out of the hand. Not tuned."""
+    """For 128 worlds of short episodes: smaller networks, a nearer horizon, and half the noise, since with more of it
+    the cube is thrown out of the hand. Not tuned."""
 
     experiment_name = "flashnerd_reorient_allegro_reduced"
     max_iterations = 300
