@@ -172,3 +172,19 @@ def test_blind_fixed_rows_are_those_of_flat_ground(folder: Path) -> None:
     assert (blind.features[..., 6] > seeing.features[..., 6] + 0.05).any()
     marked = dataclasses.replace(model, fixed=robot.contacts.fixed, blind=True)
     assert (marked.fixed_detector, marked.hash != model.hash) == ("planes", True)
+
+
+def test_a_folder_of_rows_that_see_the_terrain_takes_no_blind_ones(tmp_path: Path) -> None:
+    robot, ground = get_robot("anymal_c"), ("fixed", "stairs", 0)
+    for blind in (True, False):
+        kept = tmp_path / str(blind)
+        load_or_export(robot, kept, *ground, blind=blind)
+        assert load_or_export(robot, kept, *ground, blind=blind).blind is blind
+        with pytest.raises(
+            FlashNerdError, match=f"blind={str(blind).lower()} rows, but blind={str(not blind).lower()}"
+        ):
+            load_or_export(robot, kept, *ground, blind=not blind)
+    for contacts, terrain in (("variable", "stairs"), ("fixed", "flat")):
+        with pytest.raises(FlashNerdError, match="blind is true, but contacts is"):
+            load_or_export(robot, tmp_path / "none", contacts, terrain, blind=True)
+    assert not (tmp_path / "none").exists()

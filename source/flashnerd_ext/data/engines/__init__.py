@@ -99,16 +99,16 @@ def load_or_export(
                 f"{folder} has contacts={model.contacts} rows, but contacts={contacts} is wanted: "
                 f"type contacts={model.contacts}, or another out=."
             )
-        if blind and not model.blind:
-            raise FlashNerdError(
-                f"{folder} has the engine model of rows that see the terrain, but blind=true is wanted: "
-                "type another out=."
-            )
         kept = (model.terrain.get("kind", "flat"), model.terrain.get("seed", terrain_seed))
         if terrain and kept != (terrain, terrain_seed):
             raise FlashNerdError(
                 f"{folder} has the engine model of terrain={kept[0]} terrain_seed={kept[1]}, but terrain={terrain} "
                 f"terrain_seed={terrain_seed} is wanted: type another out=."
+            )
+        if contacts == "fixed" and ground is not None and model.blind != blind:
+            raise FlashNerdError(
+                f"{folder} has the engine model of blind={str(model.blind).lower()} rows, but "
+                f"blind={str(blind).lower()} is wanted: type another out=."
             )
         return model
     model = dataclasses.replace(export_model(robot), fixed=fixed_links(robot, contacts or "variable"))
