@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
+from ..registration import register
 
-from . import agents
-
-gym.register(
-    id="FlashNeRD-Cartpole",
-    entry_point="isaaclab.envs:ManagerBasedRLEnv",
-    disable_env_checker=True,
-    kwargs={
-        "env_cfg_entry_point": f"{__name__}.cartpole_env_cfg:FlashNerdCartpoleEnvCfg",
-        "rsl_rl_cfg_entry_point": f"{agents.__name__}.rsl_rl_ppo_cfg:FlashNerdCartpolePPORunnerCfg",
-        "default_agent": "rsl_rl",
-    },
+register(
+    __name__, {"FlashNeRD-Cartpole": ("cartpole_env_cfg:FlashNerdCartpoleEnvCfg", "FlashNerdCartpolePPORunnerCfg")}
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
-
-from . import agents
+from ..registration import register
 
 _TASKS = {
     "FlashNeRD-Velocity-Flat-AnymalC": (
@@ -20,14 +18,4 @@ _TASKS = {
 }
 """Gym id -> environment configuration and PPO configuration."""
 
-for _id, (_env, _agent) in _TASKS.items():
-    gym.register(
-        id=_id,
-        entry_point="isaaclab.envs:ManagerBasedRLEnv",
-        disable_env_checker=True,
-        kwargs={
-            "env_cfg_entry_point": f"{__name__}.{_env}",
-            "rsl_rl_cfg_entry_point": f"{agents.__name__}.rsl_rl_ppo_cfg:{_agent}",
-            "default_agent": "rsl_rl",
-        },
-    )
+register(__name__, _TASKS)
