@@ -11,7 +11,7 @@ from flashnerd_ext.robots import assets
 
 # Isaac Lab reads the asset root when its assets module is imported, so this stands before everything that imports it.
 # Only for our own tasks and physics: a user with the asset server keeps it for all else.
-if any("FlashNeRD-" in word or word.endswith("=flashnerd") for word in sys.argv[1:]):
+if any("FlashNeRD-" in word or word.endswith(("=flashnerd", "=flashnerd_ovphysx")) for word in sys.argv[1:]):
     assets.activate()
 
 from flashnerd_ext.physics.presets import install
