@@ -47,8 +47,8 @@ class Trajectories:
     """Columns of :data:`EXTRA` that the data set has."""
     meta: dict[str, Any]
     """Attributes of the shards, and ``folder``, ``split``, ``samplers`` (names), ``bad_rows`` and ``fixed`` (links of
-    fixed contact rows, empty for variable ones) and ``fixed_detector`` (what finds these, where it is not the robot's
-    own)."""
+    fixed contact rows, empty for variable ones), ``fixed_detector`` (what finds these, where it is not the robot's
+    own) and ``chain`` (geometry of a robot in free motion, as :class:`flashnerd_ext.model.chain.Chain` writes it)."""
 
     @property
     def transitions(self) -> int:
@@ -136,6 +136,7 @@ def load_trajectories(folder: str | Path, split: str, robot: Any = None) -> Traj
     meta |= {"folder": str(folder), "split": split, "samplers": list(meta["samplers"]), "bad_rows": bad}
     meta["fixed"] = fixed_of(summary)
     meta["fixed_detector"] = str(summary.get("fixed_detector", ""))
+    meta["chain"] = summary.get("chain", {})
     extra = {name: joined.pop(name) for name in EXTRA if name in joined}
     return Trajectories(**joined, extra=extra, meta=meta)
 

@@ -30,6 +30,7 @@ from flashnerd_ext.data.dataset import (
     shard_paths,
 )
 from flashnerd_ext.data.engines import Engine
+from flashnerd_ext.data.engines.chain import chain_of
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.samplers import SPLITS, counts, mixture, samplers_of
@@ -427,5 +428,7 @@ class Writer:
             "samplers": {name: item.text for name, item in samplers_of(plan.robot).items()},
             "splits": splits,
         } | fixed_facts(self.model)
+        if self.model.coupling:
+            summary["chain"] = chain_of(self.model).to_dict()
         write_json(self.folder / FILE, summary)
         return summary

@@ -77,6 +77,13 @@ class DynamicsModel(nn.Module):
             )
         return self.sequence(torch.stack(frames, 1), window)[:, -1], (frames, touches)
 
+    def explained(self, frames: Tensor) -> Tensor | None:
+        """The part of the prediction [..., O] that no weight is trained for, from frames [..., F]; ``None`` for none.
+
+        What is fitted in closed form (statistics, affine path, readout) is fitted to the rest.
+        """
+        return None
+
     def forward(self, frames: Tensor, rows: ContactRows | None = None) -> Tensor:
         """Same as :meth:`sequence`; what data-parallel wrappers call."""
         return self.sequence(frames, rows)

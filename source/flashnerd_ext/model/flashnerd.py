@@ -15,6 +15,7 @@ from flashnerd_ext.model.cell import StreamBlock, make_norm
 from flashnerd_ext.model.contacts import ContactEncoder, ContactRows, check_contact_options, need_rows
 from flashnerd_ext.model.layout import StateLayout
 from flashnerd_ext.model.normalizer import Normalizer
+from flashnerd_ext.model.rigid import RigidPrior
 
 
 @dataclass
@@ -42,12 +43,17 @@ class FlashNerdConfig:
     """Links that can touch."""
     sensed: int = 0
     """Outputs beside the next state, for sensors and rewards (:mod:`flashnerd_ext.model.sensed`)."""
+    prior: str = "none"
+    """``rigid`` puts a tree of rigid links beneath the network (:mod:`flashnerd_ext.model.rigid`), which then learns
+    what these do not explain; for free motion of robots on a fixed base."""
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks", "span", "heads", "hidden"):
             if int(getattr(self, name)) < 1:
                 raise FlashNerdError(f"options.{name} is {getattr(self, name)}, but at least 1 is needed.")
         check_contact_options(self.rows_capacity, self.slots, self.links)
+        if self.prior not in ("none", "rigid"):
+            raise FlashNerdError(f"options.prior is '{self.prior}', but none or rigid is needed.")
         if self.norm not in ("none", "rms"):
             raise FlashNerdError(f"options.norm is '{self.norm}', but none or rms is needed.")
         if self.width % self.heads:
@@ -64,8 +70,11 @@ class FlashNerd(DynamicsModel):
 
     def __init__(self, layout: StateLayout, config: FlashNerdConfig) -> None:
         history = config.blocks * (config.span - 1) + 1
-        super().__init__(layout, asdict(config), history, config.rows_capacity, config.sensed)
+        # Left out where there is none, so that bundles from before it stay what they are.
+        stored = {name: value for name, value in asdict(config).items() if (name, value) != ("prior", "none")}
+        super().__init__(layout, stored, history, config.rows_capacity, config.sensed)
         self.options = config
+        self.prior = RigidPrior(layout) if config.prior == "rigid" else None
         self.embed = nn.Linear(self.frame_size, config.width)
         self.contacts = (
             ContactEncoder(config.width, config.links, config.slots, config.rows_capacity)
@@ -98,17 +107,25 @@ class FlashNerd(DynamicsModel):
         """Readout features [..., 2 d]: the last block's output and the frame's own embedding."""
         return torch.cat((self.norm(x), entered), -1)
 
-    def _leave(self, z: Tensor, x: Tensor, entered: Tensor) -> Tensor:
+    def explained(self, frames: Tensor) -> Tensor | None:
+        if self.prior is None:
+            return None
+        dv = self.prior(frames) * self.prior.dt.to(torch.promote_types(frames.dtype, torch.float32))
+        return torch.cat((dv, dv.new_zeros((*dv.shape[:-1], self.out_size - dv.shape[-1]))), -1)
+
+    def _leave(self, frame: Tensor, z: Tensor, x: Tensor, entered: Tensor) -> Tensor:
         residual = self.head(self.features(x, entered)).to(z.dtype)
         straight = nn.functional.linear(z, self.affine.weight.to(z.dtype), self.affine.bias.to(z.dtype))
-        return self.out_norm.undo(straight + self.residual_norm.undo(residual))
+        left = self.out_norm.undo(straight + self.residual_norm.undo(residual))
+        explained = self.explained(frame)
+        return left if explained is None else left + explained
 
     def sequence(self, frames: Tensor, rows: ContactRows | None = None) -> Tensor:
         z, entered = self._enter(frames, rows)
         x = entered
         for block in self._stream_blocks():
             x = block.sequence(x)
-        return self._leave(z, x, entered)
+        return self._leave(frames, z, x, entered)
 
     def init_cache(
         self, batch: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -125,7 +142,7 @@ class FlashNerd(DynamicsModel):
         for index, block in enumerate(self._stream_blocks()):
             x = block.step(x, cache, index, lags, visible)
         cache.advance()
-        return self._leave(z, x, entered)
+        return self._leave(frame, z, x, entered)
 
     def recall(self, frame: Tensor, past: Any = None, rows: ContactRows | None = None) -> tuple[Tensor, Any]:
         z, entered = self._enter(frame, rows)
@@ -133,4 +150,4 @@ class FlashNerd(DynamicsModel):
         for index, block in enumerate(self._stream_blocks()):
             x, pair = block.recall(x, None if past is None else past[index])
             pairs.append(pair)
-        return self._leave(z, x, entered), tuple(pairs)
+        return self._leave(frame, z, x, entered), tuple(pairs)

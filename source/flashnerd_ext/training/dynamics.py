@@ -15,10 +15,13 @@ from flashnerd_ext.data.dataset import fixed_of, read_summary
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
 from flashnerd_ext.model.base import DynamicsModel
+from flashnerd_ext.model.chain import Chain
 from flashnerd_ext.model.flashnerd import FlashNerd
+from flashnerd_ext.model.frame import encode_frame
 from flashnerd_ext.model.integrate import Integrator
 from flashnerd_ext.model.metric import increment_std, state_std
 from flashnerd_ext.model.registry import build_model
+from flashnerd_ext.model.rigid import RigidPrior
 from flashnerd_ext.model.sensed import Sensed
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.registry import get_robot
@@ -29,6 +32,7 @@ from flashnerd_ext.training.distributed import Ranks, choose_device, ranks
 from flashnerd_ext.training.loss import StateLoss
 from flashnerd_ext.training.mirror import MirroredBatch
 from flashnerd_ext.training.mixture import Sources, load_mixed
+from flashnerd_ext.training.rigid_fit import ROWS, fit_rigid
 from flashnerd_ext.training.statistics import fit_affine, fit_normalisation
 from flashnerd_ext.training.trainer import Run, train
 from flashnerd_ext.training.windows import Windows, make_windows
@@ -180,7 +184,17 @@ def prepare(
         base = slice(0, int((sources.train == 0).sum()))
     rows = torch.nonzero(torch.from_numpy(data.valid).flatten()).squeeze(1)
     chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(config.seed))[:STATISTICS_ROWS]]
+    if isinstance(model, FlashNerd) and model.prior is not None and not config.init:
+        model.prior.cpu()
+        say(
+            place,
+            f"rigid prior: leaves {identify(model.prior, robot, data, rows, config.seed):.2e} of the accelerations",
+        )
+        model.prior.to(device)
     frames, targets = train_windows.frames[chosen].to(device), train_windows.targets[chosen].to(device)
+    explained = model.explained(frames)
+    if explained is not None:
+        targets = targets - explained
     if not config.init:
         fit_normalisation(model, frames, targets)
     if config.train.recipe == "flashnerd":
@@ -200,6 +214,31 @@ def prepare(
         power=config.train.power,
     )
     return Run(config, model, loss, train_windows, val_windows, folder, place, device)
+
+
+def identify(prior: RigidPrior, robot: RobotDescription, data: Trajectories, rows: torch.Tensor, seed: int) -> float:
+    """Fit the rigid prior to some of the valid steps ``rows`` (flat indices); what it leaves of the accelerations.
+
+    Raises:
+        FlashNerdError: When the data set does not say where the robot's joints are.
+    """
+    if not data.meta.get("chain"):
+        raise FlashNerdError(
+            f"options.prior is 'rigid', but {data.meta.get('folder')} has no chain, which says where the joints are: "
+            "make the data set anew with scripts/dataset.py, or type options.prior=none."
+        )
+    chain = Chain.from_dict(data.meta["chain"], robot.layout.num_joints)
+    chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:ROWS]].numpy()
+    trajectory, step = np.divmod(chosen, data.valid.shape[1])
+
+    def at(values: np.ndarray, later: int = 0) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(values[trajectory, step + later], dtype=np.float64))
+
+    q, qd = at(data.joint_q), at(data.joint_qd)
+    condition = torch.from_numpy(conditions_of(data)[trajectory, step].astype(np.float64))
+    frames = encode_frame(robot.layout, q, qd, at(data.actuation), condition)
+    prior.dt.fill_(robot.dt)
+    return fit_rigid(prior, chain, frames, (at(data.joint_qd, 1) - qd) / robot.dt)
 
 
 def finish(

@@ -29,6 +29,9 @@ def solve_readout(
     moment = torch.zeros_like(base)
     for starts in windows.draw(count, generator).split(4096):
         frames, targets, rows = windows.batch(starts)
+        explained = model.explained(frames)
+        if explained is not None:
+            targets = targets - explained
         features = _features(model, frames.to(model.head.weight.dtype), rows)
         # Fit what the present readout leaves over: the correction is small, so the ridge pulls towards the network.
         left = model.out_norm(targets.double()).flatten(0, -2) - features @ base
