@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from flashnerd_ext.data.dataset import load_trajectories
 from flashnerd_ext.data.engines import build_engine
@@ -17,8 +18,11 @@ from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.samplers import mixture, samplers_of
 from flashnerd_ext.data.writer import Plan, SplitPlan, Writer, draw_worlds, rollout_policy
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.model.frame import encode_frame
+from flashnerd_ext.model.rigid import RigidPrior
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.registry import get_robot
+from flashnerd_ext.training.dynamics import conditions_of, identify
 
 pytestmark = pytest.mark.kitless
 
@@ -145,6 +149,19 @@ def test_a_data_set_has_all_splits_and_replays(name: str, tmp_path: Path) -> Non
         for t in range(sizes.steps):
             q, qd = engine.step(data.joint_q[:, t], data.joint_qd[:, t], data.actuation[:, t])
             assert np.array_equal(q, data.joint_q[:, t + 1]) and np.array_equal(qd, data.joint_qd[:, t + 1])
+    assert unexplained(tmp_path, robot) < 1e-5
+
+
+def unexplained(folder: Path, robot: RobotDescription) -> float:
+    """What a rigid prior that was read off the val split leaves of the test split's accelerations, as a share."""
+    val, test = (load_trajectories(folder, split, robot) for split in ("val", "test"))
+    prior = RigidPrior(robot.layout)
+    assert identify(prior, robot, val, torch.arange(val.valid.size), seed=0) < 1e-5
+    condition = torch.from_numpy(conditions_of(test).astype(np.float64))
+    q, qd = torch.from_numpy(test.joint_q), torch.from_numpy(test.joint_qd)
+    frames = encode_frame(robot.layout, q[:, :-1], qd[:, :-1], torch.from_numpy(test.actuation).double(), condition)
+    wanted = (qd[:, 1:] - qd[:, :-1]) / robot.dt
+    return float((prior(frames.float()) - wanted).square().mean().sqrt() / wanted.square().mean().sqrt())
 
 
 @pytest.mark.parametrize("name", NAMES)

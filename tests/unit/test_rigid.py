@@ -147,7 +147,7 @@ def test_gradients_pass_through(tree: Tree) -> None:
 
 def test_the_network_learns_what_rigid_links_do_not_explain() -> None:
     def friction(qd: torch.Tensor) -> torch.Tensor:
-        return 2.0 * torch.tanh(3.0 * qd)
+        return 2.0 * torch.tanh(qd)
 
     truth, generator = pendulum(), torch.Generator().manual_seed(0)
     model = FlashNerd(layout("p"), FlashNerdConfig(width=32, blocks=1, span=1, hidden=64, prior="rigid"))
@@ -158,7 +158,7 @@ def test_the_network_learns_what_rigid_links_do_not_explain() -> None:
     assert model.prior is not None
     chain = Chain((-1,), (torch.eye(4).tolist(),), ((0.0, 1.0, 0.0),), (1.0,), (0.0, 0.0, -9.81))
     left = fit_rigid(model.prior, chain, frames, acceleration)
-    assert left > 0.05  # damping alone is no friction
+    assert left > 0.02  # damping alone is no friction
     model.prior.dt.fill_(DT)
     targets = torch.cat((acceleration * DT, torch.zeros_like(acceleration)), -1).float()
     frames = frames.float()

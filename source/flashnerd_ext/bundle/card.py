@@ -221,7 +221,8 @@ class EnvelopeCard:
     frame: Ranges
     """Per feature of the frame, in the root frame."""
     state: Ranges
-    """Per dimension of joint_q and joint_qd, in that order, shape [nq + nv]."""
+    """Per dimension of joint_q and joint_qd, in that order, shape [nq + nv]; in coupled mode also of states that
+    labels lead to."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,9 +104,15 @@ def ranges(names: Sequence[str], values: Any) -> Ranges:
     )
 
 
-def envelope(layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any, condition: Any = None) -> EnvelopeCard:
+def envelope(
+    layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any, condition: Any = None, reached: Any = None
+) -> EnvelopeCard:
     """Envelope of training data: ``joint_q`` [n, nq], ``joint_qd`` [n, nv], ``actuation`` [n, nu], numpy or torch;
     ``condition`` [n, C] where the layout has conditions.
+
+    ``reached`` are states [m, nq + nv] that labels lead to and nobody starts from. They belong to what may be
+    predicted: in coupled mode the solver has the last word, and where free motion under a stiff drive would lead is
+    never seen.
 
     A large data set may be thinned first; minimum and maximum then are those of the sample.
     """
@@ -117,9 +123,12 @@ def envelope(layout: StateLayout, joint_q: Any, joint_qd: Any, actuation: Any, c
     q, qd, u = (torch.as_tensor(value, dtype=torch.float64) for value in (joint_q, joint_qd, actuation))
     given = None if condition is None else torch.as_tensor(np.ascontiguousarray(condition), dtype=torch.float64)
     frames = encode_frame(layout, q, qd, u, given)
+    states = torch.cat((q, qd), -1)
+    if reached is not None:
+        states = torch.cat((states, torch.as_tensor(reached, dtype=torch.float64)))
     return EnvelopeCard(
         frame=ranges(frame_names(layout), frames.numpy()),
-        state=ranges(state_names(layout), torch.cat((q, qd), -1).numpy()),
+        state=ranges(state_names(layout), states.numpy()),
     )
 
 

@@ -262,6 +262,7 @@ def finish(
         data.joint_qd[:, :-1][valid][::stride],
         data.actuation[valid][::stride],
         conditions_of(data)[valid][::stride],
+        np.concatenate((data.joint_q[:, 1:], data.joint_qd[:, 1:]), -1)[valid][::stride] if robot.coupling else None,
     )
     model = run.model.cpu().eval()
     measured = measure(config, robot, model)
