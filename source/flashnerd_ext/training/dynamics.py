@@ -83,7 +83,7 @@ def train_dynamics(config: TrainDynamicsConfig) -> Path:
 def contact_options(
     config: TrainDynamicsConfig, robot: RobotDescription, fixed: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The model's options, with what robot and data say of contacts where the command does not.
+    """The model's options, with what robot and data say where the command does not: contacts, or free motion.
 
     Args:
         config: Options of the command.
@@ -94,6 +94,9 @@ def contact_options(
         FlashNerdError: For a number of rows that the fixed contacts of the data do not have.
     """
     options = dict(config.options)
+    if robot.coupling and config.model == "flashnerd":
+        # Free motion is that of rigid links first of all, and its state says all there is to know.
+        options = {"prior": "rigid", "span": 1} | options
     if robot.contacts is None:
         return options
     options.setdefault("sensed", Sensed(robot.layout, len(robot.links)).size)
