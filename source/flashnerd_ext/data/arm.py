@@ -12,13 +12,15 @@ import numpy as np
 
 from flashnerd_ext.data.legged import Rng
 from flashnerd_ext.data.manipulation import Bolted, last_step
-from flashnerd_ext.data.samplers import SplitSize, default_plan, sampler
+from flashnerd_ext.data.samplers import Policy, SplitSize, default_plan, sampler
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.franka import FRANKA, FRANKA_REACH
 
 _OWN = np.array([0.07, 0.49, 0.04, 0.13, 0.02, 0.028, 0.006, 0.0149, 0.0149])
 """Smallest inertia of each joint over 200 random poses, without armature [kg m^2, kg]."""
 _SPEED = np.array([1.0] * 7 + [0.15] * 2)
+_OPEN = 0.04
+"""Place of each finger in an open gripper [m]."""
 _FOLLOWER = "panda_finger_joint2"
 
 
@@ -35,6 +37,16 @@ def _bolted(robot: RobotDescription) -> Bolted:
     # Their range is small beside the arm's: at its pace they would hardly move.
     lively = np.array([1.0] * 7 + [4.0] * 2)
     return Bolted(driven, inertia, margin=0.05, speed=_SPEED, push=push, lively=lively)
+
+
+def gripping(rng: Rng, count: int, targets: Policy) -> Policy:
+    """``targets`` with the fingers told to open or to close, wherever they are: what tasks make of a gripper."""
+    to = rng.choice([0.0, _OPEN], (count, 1))
+
+    def policy(t: int, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
+        return np.concatenate((targets(t, q, qd)[:, :7], np.broadcast_to(to, (count, 2))), 1)
+
+    return policy
 
 
 def _register(robot: RobotDescription) -> None:
@@ -82,7 +94,8 @@ def _register(robot: RobotDescription) -> None:
     def kick(rng: Rng, count: int, steps: int):
         q, qd = arm.anywhere(rng, count, (0.1, 2.0))
         targets = arm.jumps(rng, q, steps, (0.005, 0.1))
-        calm, stiff = (make(rng, count, targets, (0.1, 1.0)) for make in (arm.drive, arm.at_once))
+        calm = arm.drive(rng, count, targets, (0.1, 1.0))
+        stiff = arm.at_once(rng, count, gripping(rng, count, targets), (0.1, 1.0))
         return q, qd, last_step(calm, stiff, steps)
 
 

@@ -49,7 +49,7 @@ def draw(tracks: Mapping[str, Track], content: Mapping[str, Any], target: Path) 
             both = track.alive[t] & reference.alive[t]
             if both.any():
                 apart[t] = np.median(distance(track.pose[t + 1, both], reference.pose[t + 1, both])[0])
-        axes[1].plot(time, 1e3 * apart, color=color, linestyle=line, label=label)
+        axes[1].plot(time, np.maximum(1e3 * apart, 1e-6), color=color, linestyle=line, label=label)
     axes[0].set_ylabel("worlds that hold the object [share]")
     axes[0].set_ylim(0.0, 1.03)
     axes[1].set_ylabel("object away from the simulator's, median [mm]")
