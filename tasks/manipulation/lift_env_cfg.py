@@ -17,7 +17,7 @@ _ANALYTICAL = analytical(FrankaLiftEnvCfg(), contacts=100)
 
 @configclass
 class FlashNerdFrankaPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned free motion of the arm, which needs a bundle of one's own so far."""
+    """Analytical physics, and learned free motion of the arm, from the shipped bundle."""
 
     flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
     newton_mjwarp: NewtonCfg = _ANALYTICAL

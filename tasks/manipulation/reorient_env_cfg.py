@@ -17,7 +17,7 @@ _ANALYTICAL = analytical(AllegroHandManagerEnvCfg(), contacts=40)
 
 @configclass
 class FlashNerdAllegroPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned free motion of the fingers, which needs a bundle of one's own so far."""
+    """Analytical physics, and learned free motion of the fingers, from the shipped bundle."""
 
     flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
     newton_mjwarp: NewtonCfg = _ANALYTICAL
