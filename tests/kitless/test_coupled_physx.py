@@ -5,13 +5,11 @@ PhysX's runtime stays in a process until its end, so that the cases run in one o
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import result_of
 
 pytest.importorskip("newton")
 pytest.importorskip("ovphysx.types")
@@ -24,10 +22,7 @@ CHILD = Path(__file__).with_name("physx_child.py")
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("physx")
-    done = subprocess.run([sys.executable, str(CHILD), str(folder)], capture_output=True, text=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    return json.loads(lines[-1].removeprefix("RESULT"))
+    return result_of(CHILD, folder, cwd=folder)[0]
 
 
 @pytest.fixture
