@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import random
@@ -29,15 +30,17 @@ MODULES = (
 
 
 def load() -> None:
-    """Everything that a simulation imports, without beginning one.
+    """Everything that a simulation imports, without beginning one; without Isaac Lab, what its data need.
 
     Raises:
         RuntimeError: Where that started a thread, which a fork would lose.
     """
     from flashnerd_ext.robots.assets import activate
 
-    activate("local")
-    for name in MODULES:
+    complete = importlib.util.find_spec("isaaclab") is not None
+    if complete:
+        activate("local")
+    for name in MODULES if complete else ("torch", "h5py"):
         importlib.import_module(name)
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
