@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashnerd_ext.bundle.card import PhysicalCard
-from flashnerd_ext.bundle.check import SimulationFacts, leaf
 from flashnerd_ext.bundle.make import stack
+from flashnerd_ext.bundle.simulation import SimulationFacts, leaf
 from flashnerd_ext.errors import FlashNerdError, one_line
 
 if TYPE_CHECKING:

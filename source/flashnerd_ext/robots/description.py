@@ -93,8 +93,8 @@ class Mirror:
         for name in names:
             if self.image(name) not in names:
                 raise FlashNerdError(
-                    f"the mirror image of {what} {name} is {self.image(name)}, which the robot does not have: check the "
-                    f"mirror's sides, or type {instead}."
+                    f"the mirror image of {what} {name} is {self.image(name)}, which the robot does not have: check "
+                    f"the mirror's sides, or type {instead}."
                 )
         return [names.index(self.image(name)) for name in names]
 
