@@ -16,25 +16,24 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 SERVER = Path(__file__).with_name("fork_server.py")
 SETTINGS = {"OMP_NUM_THREADS": "1", "FLASHNERD_ASSETS": "local"}
 
 
 @cache
-def server() -> subprocess.Popen[str]:
-    """The server of this process; it ends with it, as its stdin closes."""
+def server() -> tuple[subprocess.Popen[str], IO[str]]:
+    """The server of this process, which ends with it, as its stdin closes; and what the server itself says."""
     # GPUs are hidden, since CUDA does not survive a fork: scripts that run here name the CPU.
     # USD would start threads as soon as Newton is imported, and a fork has only the one that forks.
     settings = {"CUDA_VISIBLE_DEVICES": "", "PXR_WORK_THREAD_LIMIT": "1", **SETTINGS}
-    return subprocess.Popen(
-        [sys.executable, str(SERVER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    said = tempfile.TemporaryFile("w+")  # noqa: SIM115  (open for as long as the server runs)
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
         env={**os.environ, **settings},
-    )
+    )  # fmt: skip
+    return process, said
 
 
 def fresh(
@@ -62,7 +61,7 @@ def forked(
     """
     argv = [str(script), *(str(word) for word in words)]
     environment = {**(env or os.environ), **SETTINGS}
-    process = server()
+    process, said = server()
     assert process.stdin is not None and process.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
@@ -72,7 +71,9 @@ def forked(
         print(json.dumps(job), file=process.stdin, flush=True)
         answer = process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the server of forks has ended with {process.wait()}")
+            code = process.wait()
+            said.seek(0)
+            raise RuntimeError(f"the server of forks has ended with {code}: {said.read()[-3000:]}")
         return subprocess.CompletedProcess(argv, json.loads(answer)["status"], out.read_text(), err.read_text())
 
 
