@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import IO, Any
 
 SERVER = Path(__file__).with_name("fork_server.py")
-SETTINGS = {"OMP_NUM_THREADS": "1", "FLASHNERD_ASSETS": "local"}
+SETTINGS = {"OMP_NUM_THREADS": "1", "FLASHNERD_ASSETS": "local", "CUDA_VISIBLE_DEVICES": ""}
+"""Of the server and all that runs in it. GPUs are hidden, since CUDA does not survive a fork."""
 
 
 @cache
 def server() -> tuple[subprocess.Popen[str], IO[str]]:
     """The server of this process, which ends with it, as its stdin closes; and what the server itself says."""
-    # GPUs are hidden, since CUDA does not survive a fork: scripts that run here name the CPU.
     # USD would start threads as soon as Newton is imported, and a fork has only the one that forks.
-    settings = {"CUDA_VISIBLE_DEVICES": "", "PXR_WORK_THREAD_LIMIT": "1", **SETTINGS}
     said = tempfile.TemporaryFile("w+")  # noqa: SIM115  (open for as long as the server runs)
     process = subprocess.Popen(
         [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
-        env={**os.environ, **settings},
+        env={**os.environ, **SETTINGS, "PXR_WORK_THREAD_LIMIT": "1"},
     )  # fmt: skip
     return process, said
 
