@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import result_of
+from forked import fresh, result_of
 
 pytest.importorskip("newton")
 pytest.importorskip("ovphysx.types")
@@ -22,7 +22,7 @@ CHILD = Path(__file__).with_name("physx_child.py")
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("physx")
-    return result_of(CHILD, folder, cwd=folder)[0]
+    return result_of(CHILD, folder, cwd=folder, start=fresh)[0]
 
 
 @pytest.fixture
