@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -77,11 +76,9 @@ def forked(
         return subprocess.CompletedProcess(argv, json.loads(answer)["status"], out.read_text(), err.read_text())
 
 
-def result_of(
-    script: Path, *words: object, cwd: Path, start: Callable[..., subprocess.CompletedProcess[str]] = forked
-) -> tuple[Any, str]:
+def result_of(script: Path, *words: object, cwd: Path) -> tuple[Any, str]:
     """The JSON that a script prints behind ``RESULT`` at its end, and everything else that it printed."""
-    done = start(script, *words, cwd=cwd)
+    done = forked(script, *words, cwd=cwd)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert done.returncode == 0 and lines, (done.returncode, done.stdout[-1500:], done.stderr[-3000:])
     return json.loads(lines[-1].removeprefix("RESULT")), (done.stdout + done.stderr).replace(lines[-1], "")
