@@ -41,7 +41,9 @@ def fresh(
     """``python SCRIPT WORDS`` as a user starts it, but on one thread; arguments as those of :func:`forked`."""
     argv = [sys.executable, str(script), *(str(word) for word in words)]
     environment = {**(env or os.environ), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(
+        argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+    )
 
 
 def forked(
