@@ -47,8 +47,8 @@ def _check(name: str, environ: Mapping[str, str] | None) -> None:
         raise FlashNerdError("--viz viser needs viser, which is not installed: type pip install viser.")
     if name == "kit" and find_spec("isaacsim") is None:
         raise FlashNerdError(
-            "--viz kit needs Isaac Sim, which is not installed in this Python: type --viz viser or --viz newton, or run "
-            "with Isaac Sim's python.sh."
+            "--viz kit needs Isaac Sim, which is not installed in this Python: type --viz viser or --viz newton, or "
+            "run it with Isaac Sim's python.sh."
         )
 
 

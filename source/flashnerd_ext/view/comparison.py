@@ -82,8 +82,8 @@ class Comparison:
         self.pairs = self.ghost.pairs
         self.history: deque[Moment] = deque(maxlen=LENGTH)
         self._steps = 0
-        bounds = card_bounds(self.card, 0.0)
-        self._low, self._high = (torch.tensor(side, device=solver.torch_device) for side in (bounds.lower, bounds.upper))
+        bounds, device = card_bounds(self.card, 0.0), solver.torch_device
+        self._low, self._high = (torch.tensor(side, device=device) for side in (bounds.lower, bounds.upper))
         solver.stream.stepper = self.ghost
         # The envelope says what a model knows; the simulator itself knows everything.
         solver.guard.exempt(torch.arange(2 * self.pairs, device=solver.torch_device) >= self.pairs)
@@ -138,6 +138,10 @@ class Comparison:
                 restarted,
             )
         )
+
+    def positions(self) -> np.ndarray:
+        """joint_q of all worlds after the last control step, before any reset, [2 P, nq]; the learned ones first."""
+        return self._latest[0]
 
     def verdict(self) -> np.ndarray:
         """The guard's verdict on each learned robot, int [P]."""
