@@ -177,13 +177,12 @@ def moments(verdict: int) -> deque[Moment]:
 def test_the_panel_shows_verdict_and_error() -> None:
     from flashnerd_ext.view.panel import WIDTH, Panel
 
-    comparison: Any = SimpleNamespace(
-        ghost=SimpleNamespace(mode="policy", robot=get_robot("anymal_c")), history=deque()
-    )
-    panel = Panel(comparison, 272)
+    history: deque[Moment] = deque()
+    panel = Panel(history, "policy", True, 272)
     pictures = {"empty": panel.draw()}
     for verdict in (INSIDE, OUTSIDE, HELD):
-        comparison.history = moments(verdict)
+        history.clear()
+        history.extend(moments(verdict))
         pictures[VERDICTS[verdict]] = panel.draw()
     assert all(picture.shape == (272, WIDTH, 3) and picture.dtype == np.uint8 for picture in pictures.values())
     seen = {picture.tobytes() for picture in pictures.values()}

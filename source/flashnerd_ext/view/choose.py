@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from flashnerd_ext.errors import FlashNerdError, nearest
@@ -55,3 +55,17 @@ def _check(name: str, environ: Mapping[str, str] | None) -> None:
 def default_viewing(environ: Mapping[str, str] | None = None) -> list[str]:
     """What a command shows when nobody says: a window where there is a display, else a clip."""
     return ["--viz", "newton_gl"] if has_display(environ) else ["--video"]
+
+
+def as_options(words: Sequence[str]) -> list[str]:
+    """``--viz NAME`` and ``--video`` of a command line as the ``viz=NAME`` and ``video=true`` of our other commands."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--video":
+            found.append("video=true")
+        elif word == "--viz":
+            found.append(f"viz={next(rest, '')}")
+        else:
+            found.append(word.removeprefix("--") if word.startswith("--viz=") else word)
+    return found

@@ -29,14 +29,14 @@ class Moment:
     Attributes:
         time: Since the comparison began [s].
         errors: Distance of the two robots by kind (see :func:`differences`), each [P].
-        verdict: :data:`INSIDE`, :data:`OUTSIDE` or :data:`HELD`, int [P].
+        verdict: :data:`INSIDE`, :data:`OUTSIDE` or :data:`HELD`, int [P]; ``None`` where no guard watched.
         contacts: Contacts of the learned robot within the detector's gap, int [P].
         restarted: Pairs that began with this step, boolean [P].
     """
 
     time: float
     errors: dict[str, np.ndarray]
-    verdict: np.ndarray
+    verdict: np.ndarray | None
     contacts: np.ndarray
     restarted: np.ndarray
 

@@ -82,6 +82,11 @@ class GhostStepper:
         self._friction = friction
         self._worlds: np.ndarray | None = None
 
+    @property
+    def rows_drawn(self) -> bool:
+        """Whether the learned robots have contact rows to draw."""
+        return bool(self.learned.model.rows_capacity)
+
     def __getattr__(self, name: str) -> Any:
         # What the backend asks of a stepper beside its steps: model, cache, condition, sensed, num_worlds.
         if name == "learned":

@@ -49,13 +49,7 @@ class Overlay:
         count = comparison.pairs
         self._pair = np.where((worlds >= 0) & (worlds < count), worlds, _FREE)
         ghosts = worlds >= count
-        opacity = self.model.shape_opacity.numpy()
-        opacity[ghosts] = GHOST_OPACITY
-        self.model.shape_opacity.assign(opacity)
-        colors = self.model.shape_color.numpy()
-        colors[ghosts] = blend(colors[ghosts], GHOST_COLOR, _GHOST_BLEND)
-        self.model.shape_color.assign(colors)
-        self._base = colors
+        self._base = mark_ghosts(self.model, ghosts)
         self._drawn: Array | None = None
         self._logged = -1.0
         # Viewers that draw shapes in batches of one appearance sort them once, when they are given the model.
@@ -83,7 +77,8 @@ class Overlay:
         history = self.comparison.history
         if not history:
             return
-        self._tint(history[-1].verdict)
+        if history[-1].verdict is not None:
+            self._tint(history[-1].verdict)
         self._arrows()
         if self._grid is not None:
             self.viewer.log_lines("/flashnerd/floor", *self._grid, (0.62, 0.64, 0.68), width=0.004)
@@ -121,6 +116,20 @@ class Overlay:
             return
         arrays = [wp.array(x, dtype=wp.vec3, device=self.viewer.device) if len(x) else None for x in found]
         self.viewer.log_arrows("/flashnerd/contacts", *arrays, width=0.008)
+
+
+def mark_ghosts(model: Any, ghosts: Array) -> Array:
+    """Make shapes (boolean [shapes]) of a Newton model transparent and tinted; the colours of all, [shapes, 3].
+
+    Doing it again changes nothing.
+    """
+    opacity, colors = model.shape_opacity.numpy(), model.shape_color.numpy()
+    new = ghosts & (opacity > GHOST_OPACITY)
+    opacity[new] = GHOST_OPACITY
+    colors[new] = blend(colors[new], GHOST_COLOR, _GHOST_BLEND)
+    model.shape_opacity.assign(opacity)
+    model.shape_color.assign(colors)
+    return colors
 
 
 def contact_arrows(comparison: Comparison) -> tuple[Array, Array, Array] | None:

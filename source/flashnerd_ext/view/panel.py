@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flashnerd_ext.evaluation.palette import GRID, INK, MUTED
-from flashnerd_ext.view.comparison import VERDICTS, Comparison
+from flashnerd_ext.view.comparison import VERDICTS, Moment
 from flashnerd_ext.view.overlay import GHOST_COLOR, NEAR, TINT, TOUCHING
 
 WIDTH = 320
@@ -23,16 +24,18 @@ class Panel:
     """Draws the panel; the figure is made once and its contents moved.
 
     Args:
-        comparison: What is shown.
+        history: Moments of the comparison; read whenever the panel is drawn.
+        mode: What the two robots have in common, see :data:`flashnerd_ext.view.ghost.MODES`.
+        contacts: Whether contact rows are drawn in the scene.
         height: Of the frame [pixels].
     """
 
-    def __init__(self, comparison: Comparison, height: int) -> None:
+    def __init__(self, history: Collection[Moment], mode: str, contacts: bool, height: int) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
         from matplotlib.lines import Line2D
 
-        self.comparison = comparison
+        self.history, self._counts = history, contacts
         self.figure = Figure(figsize=(WIDTH / 100, height / 100), dpi=100, facecolor="white")
         self.canvas = FigureCanvasAgg(self.figure)
         text = self.figure.text
@@ -40,7 +43,7 @@ class Panel:
             ("learned (FlashNeRD)", {"color": INK, "linewidth": 5}),
             ("simulator (MuJoCo), a ghost", {"color": GHOST_COLOR, "linewidth": 5, "alpha": 0.7}),
         ]
-        if comparison.ghost.robot.contacts is not None:
+        if contacts:
             marks += [
                 ("contact row, touching", {"color": TOUCHING, "linewidth": 2}),
                 ("contact row, near", {"color": NEAR, "linewidth": 2}),
@@ -50,9 +53,9 @@ class Panel:
             lines, [name for name, _ in marks], loc="upper left", bbox_to_anchor=(0.0, 1.0), frameon=False, fontsize=8
         )
         told = {"policy": "each follows the same policy", "actions": "both get the same actions"}
-        text(0.06, 0.795, f"Same start; {told[comparison.ghost.mode]}.", color=MUTED, fontsize=8)
+        text(0.06, 0.795, f"Same start; {told[mode]}.", color=MUTED, fontsize=8)
         self._clock = text(0.06, 0.755, "", color=INK, fontsize=8)
-        self._verdict = text(
+        self._verdict: Any = text(
             0.06, 0.70, "", color="white", fontsize=8, bbox={"boxstyle": "round,pad=0.35", "facecolor": INK, "lw": 0}
         )
         self._axes: dict[str, Any] = {}
@@ -60,20 +63,22 @@ class Panel:
 
     def draw(self) -> NDArray[np.uint8]:
         """The panel as of now, uint8 [height, WIDTH, 3]."""
-        history = list(self.comparison.history)
+        history = list(self.history)
         if history:
             self._update(history)
         self.canvas.draw()
         return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
 
-    def _update(self, history: list[Any]) -> None:
+    def _update(self, history: list[Moment]) -> None:
         last = history[-1]
         if not self._axes:
             self._make_axes(list(last.errors))
-        worst = int(last.verdict.max())
-        self._clock.set_text(f"{last.time:6.2f} s    contacts {int(last.contacts.sum())}")
-        self._verdict.set_text(VERDICTS[worst])
-        self._verdict.get_bbox_patch().set_facecolor(TINT[worst])
+        self._clock.set_text(f"{last.time:6.2f} s" + f"    contacts {int(last.contacts.sum())}" * self._counts)
+        if last.verdict is not None:
+            worst = int(last.verdict.max())
+            self._verdict.set_text(VERDICTS[worst])
+            self._verdict.get_bbox_patch().set_facecolor(TINT[worst])
+        self._verdict.set_visible(last.verdict is not None)
         first = max(0.0, last.time - WINDOW)
         shown = [moment for moment in history if moment.time >= first]
         time = np.array([moment.time for moment in shown])

@@ -28,5 +28,6 @@ def compare(env: Any, mode: str = "policy", engine: str = "mujoco_c") -> Compari
         Overlay(viewer, comparison, scalars=not filmed)
         if filmed:
             visualizer.look_at(range(comparison.pairs))
-            visualizer.beside = Panel(comparison, visualizer.cfg.window_height).draw
+            ghost, height = comparison.ghost, visualizer.cfg.window_height
+            visualizer.beside = Panel(comparison.history, ghost.mode, ghost.rows_drawn, height).draw
     return comparison

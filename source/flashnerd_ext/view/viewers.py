@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl.video import camera_pose, choose_source, gl_visualizer, rerun_visualizer
 from flashnerd_ext.view.choose import viewer_name
 
@@ -21,8 +23,11 @@ def add_viewers(env_cfg: Any, viz: str, film: bool, visible: list[int] | None = 
         FlashNerdError: For viewers that cannot run here.
     """
     names = [name for name in viewer_name(viz or "none").split(",") if name != "none"]
-    if film and choose_source("newton_gl") and "newton_gl" not in names:
-        names.append("newton_gl")
+    if film:
+        if "Newton" not in type(env_cfg.sim.physics).__name__:
+            raise FlashNerdError("clips need Newton physics: leave --video out, or evaluate in newton_mjwarp.")
+        choose_source("newton_gl")
+        names += [] if "newton_gl" in names else ["newton_gl"]
     eye, lookat = camera_pose(env_cfg)
     made: list[Any] = []
     for name in names:
@@ -60,3 +65,37 @@ def picture(env: Any) -> Any:
     if not env.sim.is_rendering:
         env.sim.forward()
     return viewer.render_rgb_array()
+
+
+def film(env: Any, path: str | Path, seconds: float, stride: int = 2) -> None:
+    """Let the next control steps of an environment (unwrapped) become a clip, written when they are over.
+
+    Args:
+        env: Made of a configuration that went through :func:`add_viewers` with ``film``.
+        path: mp4 to write.
+        seconds: Length [s of the simulation].
+        stride: Every so many control steps become a frame.
+
+    Raises:
+        FlashNerdError: Where the clip shows nothing.
+    """
+    from flashnerd_ext.rl.video import write_clip
+
+    original, steps, frames = env.step, max(2, round(seconds / env.step_dt)), []
+
+    def step(action: Any) -> Any:
+        nonlocal steps
+        result = original(action)
+        steps -= 1
+        if steps % stride == 0:
+            frames.append(picture(env))
+        if steps == 0:
+            env.step = original
+            facts = write_clip(path, frames, round(1.0 / (env.step_dt * stride)))
+            problem = facts.problem()
+            if problem is not None:
+                raise FlashNerdError(f"the clip {path} shows nothing: {problem}.")
+            print(f"clip: {facts}", flush=True)
+        return result
+
+    env.step = step
