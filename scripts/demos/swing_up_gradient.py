@@ -31,7 +31,7 @@ UP = math.radians(15.0)
 
 
 def search(steps: int, dt: float, seed: int) -> tuple[Any, list[float]]:
-    """Forces [T] that swing the pole up in the learned model, and the best loss: of the waves, then after each update."""
+    """Forces [T] that swing the pole up in the learned model, and the best loss of the waves and after each update."""
     import torch
     from tqdm import tqdm
 
@@ -114,7 +114,8 @@ def main() -> int:
     report = Report("A swing-up found by a gradient through the learned CartPole, played in it and in MuJoCo C")
     report.add(
         "search",
-        f"{UPDATES} updates of {GUESSES} motions in {searched:.0f} s, loss {course[0]:.3g} to {course[-1]:.3g}",
+        f"{WAVES} waves, then {UPDATES} updates of the best {GUESSES}, in {searched:.0f} s; loss of the best wave "
+        f"{course[0]:.3g}, after the gradient {course[-1]:.3g}",
     )
     report.add("largest force", f"{float(forces.abs().max()):.0f} N of {LIMIT:.0f} N")
     tail = max(1, round(HOLD / dt))
