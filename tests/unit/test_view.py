@@ -13,8 +13,8 @@ import torch
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.registry import get_robot
 from flashnerd_ext.solver.guard import Bounds, GuardStage
-from flashnerd_ext.view.choose import default_viewing, viewer_name
-from flashnerd_ext.view.comparison import HELD, INSIDE, OUTSIDE, VERDICTS, Moment, differences
+from flashnerd_ext.view.choose import as_options, default_viewing, viewer_name
+from flashnerd_ext.view.comparison import HELD, INSIDE, OUTSIDE, VERDICTS, Moment, differences, prepare
 from flashnerd_ext.view.ghost import GhostStepper
 
 DISPLAY = {"DISPLAY": ":0"}
@@ -189,3 +189,49 @@ def test_the_panel_shows_verdict_and_error() -> None:
     assert len(seen) == 4
     # The curve is ink on white below the text.
     assert (pictures[VERDICTS[INSIDE]][110:] < 80).all(-1).sum() > (pictures["empty"][110:] < 80).all(-1).sum() + 20
+
+
+def test_play_shows_something_unless_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flashnerd_ext.rl.command import _viewing
+
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert _viewing(["--task", "T"], "play", None) == ["--task", "T", "--video"]
+    assert _viewing(["--task", "T"], "play", "5") == ["--task", "T"]
+    assert _viewing(["--task", "T"], "train", None) == ["--task", "T"]
+    assert _viewing(["--viz=none", "--video"], "play", None) == ["--video", "--viz", "none"]
+    assert _viewing(["--visualizer", "viser"], "play", None) == ["--viz", "viser"]
+
+
+def test_compare_makes_a_world_for_each_ghost() -> None:
+    from flashnerd_ext.rl.command import _take_compare
+
+    words = ["--task", "T", "--num_envs", "3", "--compare", "mujoco_c"]
+    assert _take_compare(words, "play") == (["--task", "T", "--num_envs", "6"], ("mujoco_c", "policy"))
+    assert _take_compare(["--compare=mujoco_c", "--compare_mode=actions"], "play")[1] == ("mujoco_c", "actions")
+    assert _take_compare(["--task", "T"], "train") == (["--task", "T"], None)
+    for wrong, action, expected in (
+        (["--compare", "bullet"], "play", "mujoco_c"),
+        (["--compare", "mujoco_c"], "train", "belongs to play"),
+        (["--compare_mode", "actions"], "play", "needs --compare"),
+        (["--compare", "mujoco_c", "--compare_mode", "action"], "play", "did you mean actions"),
+    ):
+        with pytest.raises(FlashNerdError, match=expected):
+            _take_compare(wrong, action)
+
+
+def test_our_other_commands_take_the_same_flags() -> None:
+    assert as_options(["robot=ant", "--video", "--viz", "viser"]) == ["robot=ant", "video=true", "viz=viser"]
+    assert as_options(["--viz=none", "--help"]) == ["viz=none", "--help"]
+
+
+def test_what_differs_from_world_to_world_is_left_out() -> None:
+    noisy = SimpleNamespace(enable_corruption=True)
+    push, reset = SimpleNamespace(mode="interval"), SimpleNamespace(mode="reset")
+    cfg = SimpleNamespace(
+        events=SimpleNamespace(push=push, reset=reset), observations=SimpleNamespace(policy=noisy, critic=None)
+    )
+    left_out = prepare(cfg)
+    assert cfg.events.push is None and cfg.events.reset is reset and not noisy.enable_corruption
+    assert left_out == ["event push", "noise of the observations policy"]
+    assert prepare(SimpleNamespace()) == []

@@ -166,7 +166,7 @@ def _viewing(words: list[str], action: str, steps: str | None) -> list[str]:
         words, named = _take(words, option)
         if named is not None:
             return [*words, "--viz", viewer_name(named)]
-    if action == "train" or "--video" in words or steps is not None:
+    if action == "train" or steps is not None or {"--video", "-h", "--help"} & {*words}:
         return words
     shown = default_viewing()
     print(f"play: {' '.join(shown)} is the default here; --viz none shows nothing.")
