@@ -25,7 +25,7 @@ TOUCHING, NEAR = (0.90, 0.25, 0.05), (0.95, 0.80, 0.25)
 """Colours of contact rows: penetrating or touching, and within the detector's gap only."""
 ARROW = 0.22
 """Length of a contact's arrow [m]; rows carry no force, so that all have one length."""
-FLOOR = 12.0
+FLOOR = 10.0
 """Half side of the grid on the floor [m]."""
 _BLEND, _GHOST_BLEND = 0.6, 0.7
 _FREE = -1
@@ -92,11 +92,13 @@ class Overlay:
         import warp as wp
 
         origin = self.comparison.env.scene.env_origins[: self.comparison.pairs].cpu().numpy().mean(0).round()
-        place = np.arange(-FLOOR, FLOOR + 1.0)
-        side = np.full_like(place, FLOOR)
-        ends = [np.stack([x, y, np.full_like(x, 0.003)], 1) for x, y in ((place, -side), (place, side))]
-        starts, tips = (np.concatenate([end, end[:, [1, 0, 2]]]) + origin for end in ends)
-        return tuple(wp.array(x.astype(np.float32), dtype=wp.vec3, device=self.viewer.device) for x in (starts, tips))  # type: ignore[return-value]
+        # Pieces of a metre: a viewer leaves out a line with an end behind its camera.
+        along, across = (x.ravel() for x in np.meshgrid(np.arange(-FLOOR, FLOOR), np.arange(-FLOOR, FLOOR + 1.0)))
+        height = np.full_like(along, 0.003)
+        ends = [np.stack([along + piece, across, height], 1) for piece in (0.0, 1.0)]
+        arrays = [(np.concatenate([end, end[:, [1, 0, 2]]]) + origin).astype(np.float32) for end in ends]
+        starts, tips = (wp.array(x, dtype=wp.vec3, device=self.viewer.device) for x in arrays)
+        return starts, tips
 
     def _tint(self, verdict: Array) -> None:
         if self._drawn is not None and np.array_equal(verdict, self._drawn):

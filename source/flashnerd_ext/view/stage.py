@@ -184,7 +184,8 @@ class Stage:
         """
         for what, value in self.comparison.summary():
             report.add(what, value)
-        report.add("whole demo", f"{time.monotonic() - self.started:.0f} s")
+        used = f"{time.process_time():.0f} s of processor time"
+        report.add("simulation and pictures", f"{time.monotonic() - self.started:.0f} s; the whole demo {used}")
         if self.frames:
             self._write_pictures(name, report, shown)
         text = report.text()
