@@ -43,15 +43,16 @@ def main() -> None:
     comparison = compare(simulation.unwrapped, "actions")
     import torch
 
-    simulation.env.reset()
+    observations, _ = simulation.env.reset()
     track: list[tuple[np.ndarray, np.ndarray]] = []
     step = 0
     with torch.inference_mode():
         while True:
             begun = time.monotonic()
-            # Slow and wide, so that two pictures a second apart differ.
-            force = 1.2 * math.sin(2.0 * math.pi * step * comparison.dt / 2.5)
-            simulation.env.step(torch.full((2, 1), force))
+            # Wide, so that two pictures differ, and pulled to the middle, so that the rail is long enough.
+            place, _, speed, _ = observations["policy"][0].tolist()
+            force = 90.0 * math.sin(2.0 * math.pi * step * comparison.dt / 1.7) - 60.0 * place - 25.0 * speed
+            observations = simulation.env.step(torch.full((2, 1), force / 100.0))[0]
             if step < 40:
                 frame = comparison.solver.frame
                 track.append((frame.state.clone().numpy(), frame.actuation.clone().numpy()))
@@ -60,7 +61,8 @@ def main() -> None:
                 print("READY", flush=True)
             if step >= 45 and select.select([sys.stdin], [], [], 0)[0]:
                 break
-            time.sleep(max(0.0, comparison.dt - (time.monotonic() - begun)))
+            # Not more often than a browser that draws in software can follow.
+            time.sleep(max(0.0, (comparison.dt if step < 45 else 0.08) - (time.monotonic() - begun)))
     history = list(comparison.history)
     result = {
         "steps": step,
