@@ -28,7 +28,7 @@ class ClipVisualizer(NewtonGLVisualizer):
     """Frames the visible worlds, and hands out its own copy of every frame.
 
     Attributes:
-        focus: Worlds that are framed and followed; ``None`` frames all visible ones and stands still.
+        focus: Worlds that are framed, see :meth:`look_at`; ``None`` frames all visible ones and stands still.
         beside: Draws what stands right of the scene in every frame, uint8 [H, ., 3]; ``None`` is nothing.
 
     On the CPU the viewer's frame is a view of one buffer, so that a recorder which keeps frames would end with the
@@ -37,6 +37,7 @@ class ClipVisualizer(NewtonGLVisualizer):
 
     focus: Sequence[int] | None = None
     beside: Callable[[], np.ndarray] | None = None
+    _moves = True
     _home: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def render_rgb_array(self) -> np.ndarray:
@@ -45,9 +46,9 @@ class ClipVisualizer(NewtonGLVisualizer):
         frame = np.array(super().render_rgb_array(), copy=True)
         return frame if self.beside is None else np.concatenate([frame, self.beside()], axis=1)
 
-    def look_at(self, worlds: Sequence[int]) -> None:
-        """Frame these worlds, and from now on move with them over the ground."""
-        self.focus, self._home = list(worlds), None
+    def look_at(self, worlds: Sequence[int], follow: bool = True) -> None:
+        """Frame these worlds, and with ``follow`` move with them over the ground from now on."""
+        self.focus, self._home, self._moves = list(worlds), None, follow
 
     def _follow(self) -> None:
         if self.focus is None or self.backend is None:
@@ -56,9 +57,13 @@ class ClipVisualizer(NewtonGLVisualizer):
         bodies = NewtonManager.get_state_0().body_q.numpy()[self._bodies(), :3]
         centre = bodies.mean(axis=0)
         if self._home is None:
-            eye, target = (np.array(x) for x in self._frame(bodies, FOLLOWED) or self._resolve_initial_camera_pose())
+            room = FOLLOWED if self._moves else MARGIN
+            eye, target = (np.array(x) for x in self._frame(bodies, room) or self._resolve_initial_camera_pose())
             self._home = (eye, target, centre)
             self._moved = np.zeros(3)
+            self._apply_camera_pose((tuple(eye), tuple(target)))
+        if not self._moves:
+            return
         eye, target, start = self._home
         # A little behind, so that steps do not shake the picture.
         self._moved += CATCH_UP * ((centre - start) * (1.0, 1.0, 0.0) - self._moved)

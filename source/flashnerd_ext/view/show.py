@@ -27,7 +27,7 @@ def compare(env: Any, mode: str = "policy", engine: str = "mujoco_c") -> Compari
         filmed = hasattr(visualizer, "look_at")
         Overlay(viewer, comparison, scalars=not filmed)
         if filmed:
-            visualizer.look_at(range(comparison.pairs))
+            visualizer.look_at(range(comparison.pairs), follow=comparison.layout.floating_base)
             ghost, height = comparison.ghost, visualizer.cfg.window_height
             visualizer.beside = Panel(comparison.history, ghost.mode, ghost.rows_drawn, height).draw
     return comparison
