@@ -235,3 +235,52 @@ def test_what_differs_from_world_to_world_is_left_out() -> None:
     assert cfg.events.push is None and cfg.events.reset is reset and not noisy.enable_corruption
     assert left_out == ["event push", "noise of the observations policy"]
     assert prepare(SimpleNamespace()) == []
+
+
+def test_arrows_stand_on_contacts_and_point_from_the_ground_to_the_robot() -> None:
+    from flashnerd_ext.view.overlay import ARROW, NEAR, TOUCHING, contact_arrows
+
+    half = np.sqrt(0.5)
+    # Two robots, the second a ghost; the first stands at (5, 0, 1) and looks along y.
+    root = torch.tensor([[5.0, 0.0, 1.0, 0.0, 0.0, half, half], [9.0, 9.0, 9.0, 0.0, 0.0, 0.0, 1.0]])
+    features = torch.zeros((2, 3, 12))
+    features[0, 0, :7] = torch.tensor([1.0, 0.0, -1.0, 0.0, 0.0, 1.0, -0.001])
+    features[0, 1, :7] = torch.tensor([0.0, 1.0, -1.0, 1.0, 0.0, 0.0, 0.01])
+    rows = SimpleNamespace(features=features, used=torch.tensor([[True, True, False], [True, True, True]]))
+    comparison: Any = SimpleNamespace(
+        pairs=1, ghost=SimpleNamespace(rows=rows), solver=SimpleNamespace(frame=SimpleNamespace(joint_q=root))
+    )
+    found = contact_arrows(comparison)
+    assert found is not None
+    starts, tips, colors = found
+    np.testing.assert_allclose(starts, [[5.0, 1.0, 0.0], [4.0, 0.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(tips - starts, [[0.0, 0.0, ARROW], [0.0, ARROW, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(colors, [TOUCHING, NEAR], atol=1e-6)
+    rows.used[:] = False
+    assert [len(x) for x in contact_arrows(comparison) or ()] == [0, 0, 0]
+
+
+def test_sensors_of_a_ghost_read_what_the_simulator_felt(make_ghost: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    robot = get_robot("anymal_c")
+    links, layout = len(robot.links), robot.layout
+
+    class Feeling(Engine):
+        def step(self, joint_q: np.ndarray, joint_qd: np.ndarray, actuation: np.ndarray) -> Any:
+            self.force, self.torque = np.zeros((1, links, 3)), np.full((1, layout.nu), 7.0)
+            self.force[:, 2] = [0.0, 30.0, 0.0]
+            return joint_q, joint_qd
+
+    monkeypatch.setattr("flashnerd_ext.data.engines.mujoco_c.MujocoC", Feeling)
+    learned = Learned(2)
+    learned.model = SimpleNamespace(sensed=3 * links + layout.nu)
+    learned.sensed = torch.full((2, 3 * links + layout.nu), -1.0)
+    ghost = GhostStepper(learned, robot)
+    q = torch.zeros((2, layout.nq))
+    # A quarter turn about z: a force along the world's y is along the robot's x.
+    q[:, 3:7] = torch.tensor([0.0, 0.0, np.sqrt(0.5), np.sqrt(0.5)])
+    learned.step = lambda *_: (q, torch.zeros((2, layout.nv)))  # type: ignore[method-assign]
+    ghost.step(q, torch.zeros((2, layout.nv)), torch.zeros((2, layout.nu)))
+    assert (learned.sensed[0] == -1.0).all()
+    forces = learned.sensed[1, : 3 * links].view(links, 3)
+    torch.testing.assert_close(forces[2], torch.tensor([30.0, 0.0, 0.0]), atol=1e-4, rtol=0.0)
+    assert (learned.sensed[1, 3 * links :] == 7.0).all() and float(forces.abs().sum()) < 30.01
