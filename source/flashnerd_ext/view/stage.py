@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -146,25 +147,25 @@ class Stage:
         live = self.options.viz != "none"
         # A reset of all worlds, so that the run begins where the options say.
         observations, _ = self.simulation.env.reset()
-        with torch.inference_mode():
+        # Ctrl-C ends the run, and what was seen so far is reported.
+        with torch.inference_mode(), contextlib.suppress(KeyboardInterrupt):
             for step in tqdm(range(self.steps), unit=" steps", disable=None):
-                begun = time.monotonic()
-                observations = self._step(act, observations, step)
+                observations = self._step(act, observations, step, live)
                 if each is not None:
                     each(step)
                 if self.options.video and step % self.stride == self.stride - 1:
                     self._film()
-                if live:
-                    time.sleep(max(0.0, self.dt - (time.monotonic() - begun)))
             while live and not self.options.video:
                 observations, _ = self.simulation.env.reset()
                 for step in range(self.steps):
-                    begun = time.monotonic()
-                    observations = self._step(act, observations, step)
-                    time.sleep(max(0.0, self.dt - (time.monotonic() - begun)))
+                    observations = self._step(act, observations, step, live)
 
-    def _step(self, act: Act, observations: Any, step: int) -> Any:
-        return self.simulation.env.step(act(observations, step))[0]
+    def _step(self, act: Act, observations: Any, step: int, live: bool) -> Any:
+        begun = time.monotonic()
+        observations = self.simulation.env.step(act(observations, step))[0]
+        if live:
+            time.sleep(max(0.0, self.dt - (time.monotonic() - begun)))
+        return observations
 
     def _film(self) -> None:
         from flashnerd_ext.view.viewers import picture
