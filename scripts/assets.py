@@ -3,6 +3,8 @@
     python scripts/assets.py build            build the root of this installation (force=true: anew)
     python scripts/assets.py list             robots, joints, masses, keys and what is missing
     python scripts/assets.py path [robot]     print the folder, or the file of a robot
+    python scripts/assets.py pictures [robot] draw each robot, and say what of it is grey or cannot be seen (a PNG each
+                                              below outputs/robots; exit 1 where a robot has no visuals or no colour)
     python scripts/assets.py verify [robot]   compare with the source: masses, limits, mass matrix (exit 1 on a miss)
 
 Use the root with Isaac Lab's own commands through: export ISAACSIM_ASSET_ROOT=$(python scripts/assets.py path)
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 
 from flashnerd_ext.errors import FlashNerdError, cli_main, nearest
 
-_COMMANDS = ("build", "list", "path", "verify")
+_COMMANDS = ("build", "list", "path", "pictures", "verify")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise FlashNerdError(f"unknown command '{command}': {nearest(command, _COMMANDS)}")
     force = "force=true" in rest
     robots = [word for word in rest if word != "force=true"]
-    if (force and command != "build") or len(robots) > (command in ("path", "verify")):
+    if (force and command != "build") or len(robots) > (command in ("path", "pictures", "verify")):
         raise FlashNerdError(
             f"'{command}' does not take '{' '.join(rest)}': type python scripts/assets.py --help for its options."
         )
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _build(force)
     if command == "list":
         return _list()
-    return (_path if command == "path" else _verify)(robots[0] if robots else None)
+    return {"path": _path, "pictures": _pictures, "verify": _verify}[command](robots[0] if robots else None)
 
 
 def _build(force: bool) -> int:
@@ -53,6 +55,30 @@ def _build(force: bool) -> int:
     for reason in manifest["missing"].values():
         print(f"left out: {reason}")
     return 0
+
+
+def _pictures(robot: str | None) -> int:
+    from pathlib import Path
+
+    import imageio.v2 as imageio
+
+    from flashnerd_ext.files import atomic_save
+    from flashnerd_ext.robots.registry import ROBOTS, get_robot
+    from flashnerd_ext.view.scene import open_gl, portrait
+
+    folder, rows, bad = Path("outputs") / "robots", [], 0
+    width, height = 480, 368
+    viewer = open_gl(width, height)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in [robot] if robot else ROBOTS:
+        picture, facts = portrait(get_robot(name), viewer, width, height)
+        atomic_save(folder / f"{name}.png", lambda temporary, picture=picture: imageio.imwrite(temporary, picture))
+        bad += not facts["shapes"] or facts["colors"] < 2
+        bare = ", ".join(facts["links"]) or "none"
+        rows.append((name, str(facts["shapes"]), str(facts["colors"]), f"{facts['grey']:.0%}", bare))
+    print(_table(("robot", "visible shapes", "colours", "of them grey", "links without visuals"), rows))
+    print(f"pictures: {folder}")
+    return int(bad > 0)
 
 
 def _list() -> int:

@@ -13,6 +13,7 @@ by what that touch does (steady, release, new touch), as a table, in the JSON an
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,10 @@ class EvaluateConfig:
     json: str = _help("", "file for the figures; the picture and the clip go beside it")
     plot: str = _help("", "PNG of error over horizon; empty means beside json, none means no picture")
     clip: str = _help("", "mp4 or gif that overlays model and simulator; empty means beside json, none means no clip")
+    video: bool = _help(
+        False, "beside json also a clip in 3D: the first model solid, the simulator a ghost (--video says the same)"
+    )
+    viz: str = _help("none", "show the same live: newton, viser or rerun, until Ctrl-C (--viz NAME says the same)")
     horizons: list[int] = field(default_factory=lambda: [1, 15, 100, 200], metadata={"help": "horizons [model steps]"})
     rollouts: int = _help(512, "rollouts from initial states, at most")
     all_frames: int = _help(512, "rollouts from frames anywhere in a trajectory, at most; 0 for none")
@@ -65,7 +70,9 @@ class EvaluateConfig:
 
 
 def main() -> int:
-    config = parse(EvaluateConfig, doc=__doc__)
+    from flashnerd_ext.view.choose import as_options
+
+    config = parse(EvaluateConfig, as_options(sys.argv[1:]), doc=__doc__)
     check(config)
 
     from tqdm import tqdm
@@ -171,6 +178,12 @@ def check(config: EvaluateConfig) -> None:
                 f"bundles has an entry for '{name}', which is not evaluated: "
                 f"type models=[{','.join([*config.models, name])}]."
             )
+    if config.viz != "none":
+        from flashnerd_ext.view.choose import viewer_name
+
+        viewer_name(config.viz)
+        if config.viz == "kit":
+            raise FlashNerdError("viz is 'kit', but rollouts are shown in newton, viser or rerun: type viz=viser.")
     if config.clip not in ("", "none") and Path(config.clip).suffix not in (".mp4", ".gif"):
         raise FlashNerdError(f"clip is '{config.clip}', but a name that ends in .mp4 or .gif is needed.")
 
@@ -322,6 +335,17 @@ def write(
             print(f"picture: {path}")
     if clip is not None:
         print(f"clip:    {make_clip(config, clip, test, bundles, content['dt'], detectors)}")
+    if config.video or config.viz != "none":
+        from flashnerd_ext.robots.registry import get_robot
+        from flashnerd_ext.view.playback import play_rollouts
+
+        reference, predicted = rollouts_to_show(config, test, dict([next(iter(bundles.items()))]), detectors)
+        path = Path(config.json or f"outputs/{config.robot}.json").with_suffix(".3d.mp4") if config.video else None
+        play_rollouts(
+            get_robot(config.robot), reference, next(iter(predicted.values())), content["dt"], path, config.viz
+        )
+        if path is not None:
+            print(f"clip:    {path}")
 
 
 def make_clip(
@@ -332,11 +356,22 @@ def make_clip(
     dt: float,
     detectors: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Overlay of the first seed of each model on some rollouts, spread over the samplers."""
-    import numpy as np
+    """Overlay of the first seed of each model on some rollouts."""
     from tqdm import tqdm
 
     from flashnerd_ext.evaluation.clip import write_clip
+
+    reference, predicted = rollouts_to_show(config, test, bundles, detectors)
+    with tqdm(desc="clip", unit=" frames", disable=None) as bar:
+        return write_clip(path, config.robot, test.layout, reference, predicted, dt, progress=bar.update)
+
+
+def rollouts_to_show(
+    config: EvaluateConfig, test: TestSet, bundles: dict[str, list[Bundle]], detectors: Mapping[str, Any] | None
+) -> tuple[Any, dict[str, Any]]:
+    """The simulator's joint_q [T + 1, K, nq] in some rollouts, spread over the samplers, and that of each model."""
+    import numpy as np
+
     from flashnerd_ext.evaluation.predictors import model_predictor
 
     windows = test.windows["initial"]
@@ -357,8 +392,7 @@ def make_clip(
         predict = model_predictor(seeds[0].model, step.dt, step.inner_steps, config.device, detector=found)
         worlds = {name: values[rows] for name, values in test.worlds.items()}
         predicted[name] = predict(q[0], test.joint_qd[rows, 0], u, worlds)[0]
-    with tqdm(desc="clip", unit=" frames", disable=None) as bar:
-        return write_clip(path, config.robot, test.layout, q, predicted, dt, progress=bar.update)
+    return q, predicted
 
 
 if __name__ == "__main__":

@@ -156,7 +156,8 @@ def test_collision_policies_and_colours(toy: UrdfRobot, tmp_path: Path) -> None:
     assert [shape["type"] for shape in shapes["arm"]] == ["Cube"] and shapes["tip"] == []
     stage = Usd.Stage.Open(str(tmp_path / "toy.usd"))
     box = UsdGeom.Gprim(stage.GetPrimAtPath("/toy/base/visuals/box_0"))
-    assert tuple(box.GetDisplayColorAttr().Get()[0]) == pytest.approx((0.8, 0.1, 0.1))
+    # A screen's 0.8 and 0.1 (sRGB) as USD has colours (linear).
+    assert tuple(box.GetDisplayColorAttr().Get()[0]) == pytest.approx((0.60383, 0.010023, 0.010023), rel=1e-3)
 
 
 def test_same_description_gives_the_same_bytes(toy: UrdfRobot, tmp_path: Path) -> None:

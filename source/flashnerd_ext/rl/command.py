@@ -10,13 +10,19 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from flashnerd_ext.errors import FlashNerdError, one_line
+from flashnerd_ext.errors import FlashNerdError, nearest, one_line
 from flashnerd_ext.rl.refresh.options import take_options
 
 OPTIONS_HELP = """options of this script, beside Isaac Lab's:
   --headless            accepted for command lines of Isaac Lab 2.x; headless is the default now
   --steps N             (play) end after N environment steps
+  --viz NAME            newton | viser | rerun | kit | none; with --video a clip is made beside it, and rerun also
+                        writes its recording. (play) Without --viz, --video and --steps: a window where there is a
+                        display, else a clip
   --video_source NAME   auto | newton_gl | warp_camera; where --video takes its frames from
+  --compare mujoco_c    (play) the simulator's robot as a ghost beside the learned one, contacts as arrows, the guard's
+                        verdict as colour, and the error over time; --num_envs is the number of pairs, 1 by default
+  --compare_mode NAME   policy | actions; whether the ghost follows the policy too, or gets the learned robot's actions
   --trust_checkpoint    load a checkpoint that holds Python objects; such a file can run code
   --refresh N           (train) every N iterations the policy is rolled out in the simulator and scored there, the
                         learned world is fine-tuned on what it visited, and takes over; 0 is off. More options are
@@ -47,6 +53,7 @@ def _command(action: str, words: list[str]) -> int:
     trust = "--trust_checkpoint" in words
     words = [word for word in words if word != "--trust_checkpoint"]
     words, source = _take(words, "--video_source")
+    words, compare = _take_compare(words, action)
     words, every = _take(words, "--refresh")
     words, refresh = take_options(words, every)
     if refresh is not None and (action != "train" or "--distributed" in words):
@@ -62,6 +69,7 @@ def _command(action: str, words: list[str]) -> int:
     words, steps = _take(words, "--steps")
     if steps is not None and action == "train":
         raise FlashNerdError("--steps belongs to play: type --max_iterations to end a training.")
+    words = _viewing(words, action, steps)
 
     prepare_process()
     from flashnerd_ext.rl.hooks import Run, attached
@@ -79,6 +87,7 @@ def _command(action: str, words: list[str]) -> int:
         video_source=source or "auto",
         agent_device_given=any(word.startswith("agent.device=") for word in words),
         refresh=refresh,
+        compare=compare,
     )
     from isaaclab_rl.entrypoints.dispatch import run_cli
 
@@ -147,6 +156,41 @@ def _take(words: list[str], option: str) -> tuple[list[str], str | None]:
         else:
             rest.append(word)
     return rest, value
+
+
+def _viewing(words: list[str], action: str, steps: str | None) -> list[str]:
+    """The words with ``--viz`` in Isaac Lab's names, and what is shown where nobody says."""
+    from flashnerd_ext.view.choose import default_viewing, viewer_name
+
+    for option in ("--visualizer", "--viz"):
+        words, named = _take(words, option)
+        if named is not None:
+            return [*words, "--viz", viewer_name(named)]
+    if action == "train" or steps is not None or {"--video", "-h", "--help"} & {*words}:
+        return words
+    shown = default_viewing()
+    print(f"play: {' '.join(shown)} is the default here; --viz none shows nothing.")
+    return [*words, *shown]
+
+
+def _take_compare(words: list[str], action: str) -> tuple[list[str], tuple[str, str] | None]:
+    """Remove ``--compare`` and ``--compare_mode``: the engine and the mode. Each robot gets a world for its ghost."""
+    words, engine = _take(words, "--compare")
+    words, mode = _take(words, "--compare_mode")
+    if engine is None:
+        if mode is not None:
+            raise FlashNerdError("--compare_mode needs --compare: type --compare mujoco_c.")
+        return words, None
+    from flashnerd_ext.view.ghost import MODES, check_engine
+
+    check_engine(engine)
+    if action != "play":
+        raise FlashNerdError("--compare belongs to play: leave it out.")
+    if mode is not None and mode not in MODES:
+        raise FlashNerdError(f"--compare_mode is '{mode}', which is not known: {nearest(mode, MODES)}")
+    _check_numbers(words)
+    words, pairs = _take(words, "--num_envs")
+    return [*words, "--num_envs", str(2 * int(pairs or 1))], (engine, mode or "policy")
 
 
 def _check_checkpoint(text: str | None) -> None:

@@ -20,6 +20,7 @@ from flashnerd_ext.rl.overrides import check_applied, check_overrides, check_tas
 
 if TYPE_CHECKING:
     from flashnerd_ext.rl.refresh.options import RefreshOptions
+    from flashnerd_ext.view.comparison import Comparison
 
 
 @dataclass
@@ -33,6 +34,9 @@ class Run:
     video_source: str = "auto"
     agent_device_given: bool = False
     refresh: RefreshOptions | None = None
+    compare: tuple[str, str] | None = None
+    """What steps the ghosts, and their mode; see :mod:`flashnerd_ext.view.ghost`."""
+    comparison: Comparison | None = None
     video: bool = False
     facts: dict[str, str] = field(default_factory=dict)
     log_dir: str | None = None
@@ -102,7 +106,13 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
 
     def pre_launch_video_config(env_cfg: Any, args: Any) -> None:
         run.video = bool(args.video)
-        video.prepare(env_cfg, args, run.video_source)
+        if run.compare is not None:
+            from flashnerd_ext.view.comparison import prepare
+
+            left_out = prepare(env_cfg)
+            if left_out:
+                print(f"{run.action}: left out, since it differs from world to world: {', '.join(left_out)}.")
+        video.prepare(env_cfg, args, run.video_source, run.compare is not None)
         record(env_cfg, args)
 
     @contextmanager
@@ -128,6 +138,11 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         run.facts.update(manifest.running_bundle())
         if run.manifest_dir is not None:
             manifest.update_manifest(run.manifest_dir, run.facts)
+        if run.compare is not None:
+            from flashnerd_ext.view.show import compare
+
+            engine, mode = run.compare
+            run.comparison = compare(env.unwrapped, mode, engine)
         return env
 
     def create_rsl_rl_runner(env: Any, agent_cfg: Any, log_dir: str | None = None) -> Any:

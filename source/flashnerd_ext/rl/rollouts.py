@@ -15,6 +15,7 @@ from flashnerd_ext.errors import FlashNerdError, cli_main
 from flashnerd_ext.files import write_json
 from flashnerd_ext.rl.children import PROGRESS
 
+CLIP_SECONDS = 8.0
 NETWORK_FIELDS = ("class_name", "hidden_dims", "activation", "obs_normalization")
 
 
@@ -31,7 +32,8 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
     Args:
         spec: ``task``, ``agent``, ``physics`` (preset), ``bundle`` (of learned physics, or
             empty), ``overrides`` (words), ``num_envs``, ``episodes``, ``seeds``,
-            ``modes``, ``device``, ``policies`` (list of checkpoint paths).
+            ``modes``, ``device``, ``policies`` (list of checkpoint paths); ``clip`` (mp4 of the first seconds) and
+            ``viz`` (live viewer) may be missing.
 
     Returns:
         ``facts`` of the physics, ``dt`` [s], ``max_steps`` of an episode, and ``runs``: for each policy, seed and mode
@@ -40,9 +42,21 @@ def evaluate(spec: dict[str, Any]) -> dict[str, Any]:
     """
     from flashnerd_ext.rl.simulation import open_specified
 
-    simulation = open_specified(spec, seed=spec["seeds"][0])
+    clip, viz = spec.get("clip", ""), spec.get("viz", "none")
+
+    def adjust(env_cfg: Any) -> None:
+        from flashnerd_ext.view.viewers import add_viewers
+
+        add_viewers(env_cfg, viz, bool(clip))
+
+    shown = {"adjust": adjust} if clip or viz != "none" else {}
+    simulation = open_specified(spec, seed=spec["seeds"][0], **shown)
     wrapped, agent_cfg, facts = simulation.env, simulation.agent_cfg, simulation.facts
     runs = []
+    if clip:
+        from flashnerd_ext.view.viewers import film
+
+        film(simulation.unwrapped, clip, CLIP_SECONDS)
     try:
         for path in spec["policies"]:
             policy = load_policy(wrapped, agent_cfg, Path(path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,7 @@ def open_simulation(
     device: str,
     seed: int,
     graphs: bool = True,
+    adjust: Callable[[Any], None] | None = None,
 ) -> Simulation:
     """Build the environments of a task in one physics.
 
@@ -72,6 +73,7 @@ def open_simulation(
         device: ``cpu`` or ``cuda:0``.
         seed: Of the environments' first reset.
         graphs: Whether the step may be replayed as a CUDA graph, in which Python sees nothing of it.
+        adjust: Changes the environment's configuration before it is built, such as its viewers.
 
     Raises:
         FlashNerdError: For words that the task does not know.
@@ -102,6 +104,8 @@ def open_simulation(
         env_cfg.sim.physics.use_cuda_graph = False
     env_cfg.scene.num_envs, env_cfg.sim.device, agent_cfg.device = num_envs, device, device
     env_cfg.seed = seed
+    if adjust is not None:
+        adjust(env_cfg)
     facts = manifest.physics_facts(name, env_cfg, words)
     env = gym.make(name, cfg=env_cfg)
     facts.update(manifest.running_bundle())

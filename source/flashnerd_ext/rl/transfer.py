@@ -47,6 +47,13 @@ class TransferConfig:
     device: str = field(default="", metadata={"help": "cuda:0 where there is one, else cpu"})
     jobs: int = field(default=1, metadata={"help": "simulators that run at the same time"})
     bootstrap: int = field(default=4000, metadata={"help": "draws behind each interval"})
+    video: bool = field(
+        default=False,
+        metadata={"help": "a clip of the first policy's first seconds in each physics, beside json (or --video)"},
+    )
+    viz: str = field(
+        default="none", metadata={"help": "newton, viser, rerun, kit or none: watch while it evaluates (or --viz NAME)"}
+    )
     json: str = field(default="outputs/policies.json", metadata={"help": "result; a PNG and a log lie beside it"})
 
 
@@ -94,6 +101,14 @@ def check(config: TransferConfig) -> dict[str, list[str]]:
     for name, value in (("num_envs", config.num_envs), ("episodes", config.episodes), ("jobs", config.jobs)):
         if value < 1:
             raise FlashNerdError(f"{name} is {value}, but at least 1 is needed: type {name}=1.")
+    if config.viz != "none":
+        from flashnerd_ext.view.choose import viewer_name
+
+        viewer_name(config.viz)
+        if config.jobs > 1:
+            raise FlashNerdError(
+                f"viz is '{config.viz}' and jobs is {config.jobs}, but one is watched at a time: type jobs=1."
+            )
     if config.bootstrap < 100:
         raise FlashNerdError(f"bootstrap is {config.bootstrap}, but at least 100 is needed: type bootstrap=4000.")
     if not config.seeds:
@@ -142,6 +157,8 @@ def _worker(config: TransferConfig, physics: str, paths: list[str], folder: Path
         "device": config.device or default_device(),
         "policies": paths,
         "result": str(result),
+        "viz": config.viz,
+        "clip": str(Path(config.json).with_suffix(f".{physics}.mp4").resolve()) if config.video else "",
     }
     request = folder / f"{physics}-spec.json"
     write_json(request, spec)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,43 +106,81 @@ def choose_source(wanted: str = "auto") -> str:
     return "warp_camera"
 
 
-def prepare(env_cfg: Any, args: Any, wanted: str = "auto") -> None:
-    """Set up recording on an environment configuration, before the simulation starts.
+def prepare(env_cfg: Any, args: Any, wanted: str = "auto", compare: bool = False) -> None:
+    """Set up viewers and recording on an environment configuration, before the simulation starts.
 
-    A source that the user or the task names (``--viz``, ``video_recorders``) is left alone.
+    A recorder that the task names (``video_recorders``) is left alone, and so is a window that the user asks for,
+    from which a clip is taken then.
 
     Args:
         env_cfg: Resolved environment configuration; visualizers and recorders are added to it.
         args: Isaac Lab's parsed arguments.
         wanted: One of :data:`SOURCES`.
+        compare: Whether the second half of the worlds are ghosts, so that all are shown.
 
     Raises:
         FlashNerdError: Where no clip can be recorded; training has not begun.
     """
-    if not getattr(args, "video", False):
-        return
-    install_writer()
-    if getattr(args, "visualizer", None) is not None or getattr(env_cfg, "video_recorders", None):
-        return
+    filming = bool(getattr(args, "video", False))
+    named = list(getattr(args, "visualizer", None) or [])
+    if filming:
+        _check_newton(env_cfg, named)
+    configured: list[Any] = []
+    if "rerun" in named:
+        configured.append(rerun_visualizer(env_cfg, filming))
+    if named and "Newton" in type(env_cfg.sim.physics).__name__:
+        env_cfg.sim.physics.load_visual_shapes = True
+    if filming:
+        install_writer()
+        if not getattr(env_cfg, "video_recorders", None) and not any(name.startswith("newton_") for name in named):
+            configured += _film(env_cfg, args, wanted, compare)
+            if named and configured[-1:] and configured[-1].visualizer_type == "newton_gl":
+                # Isaac Lab leaves out what the command line does not name.
+                args.visualizer = [*named, "newton_gl"]
+    if configured:
+        env_cfg.sim.visualizer_cfgs = configured
+
+
+def _film(env_cfg: Any, args: Any, wanted: str, compare: bool) -> list[Any]:
+    """Let a recorder take frames off screen; the viewers that it needs."""
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
-    physics = type(env_cfg.sim.physics).__name__
-    if "Newton" not in physics:
-        raise FlashNerdError(
-            f"clips without a display need Newton physics, but this run uses {physics}: type physics=newton_mjwarp, or "
-            "--viz kit where Isaac Sim is installed."
-        )
     source = choose_source(wanted)
+    if compare and source != "newton_gl":
+        raise FlashNerdError(
+            "--compare draws transparent robots, which needs OpenGL: install Debian's libegl1, libegl-mesa0, "
+            "libgl1-mesa-dri and libgl1, or type --viz viser."
+        )
     # Without an open window Isaac Lab leaves visual-only shapes out, and the robots would be invisible.
     env_cfg.sim.physics.load_visual_shapes = True
     if source == "newton_gl":
         count = getattr(args, "num_envs", None) or env_cfg.scene.num_envs
-        env_cfg.sim.visualizer_cfgs = [gl_visualizer(env_cfg, count)]
         recorder = VideoRecorderCfg(source="visualizer:newton_gl", video_interval=2000)
-    else:
-        setattr(env_cfg.scene, CAMERA, warp_camera(env_cfg))
-        recorder = VideoRecorderCfg(source=f"sensor:{CAMERA}:rgb", video_interval=2000)
-    env_cfg.video_recorders = [recorder]
+        env_cfg.video_recorders = [recorder]
+        return [gl_visualizer(env_cfg, count, list(range(count)) if compare else None)]
+    setattr(env_cfg.scene, CAMERA, warp_camera(env_cfg))
+    env_cfg.video_recorders = [VideoRecorderCfg(source=f"sensor:{CAMERA}:rgb", video_interval=2000)]
+    return []
+
+
+def _check_newton(env_cfg: Any, named: Sequence[str]) -> None:
+    physics = type(env_cfg.sim.physics).__name__
+    if "Newton" not in physics and "kit" not in named:
+        raise FlashNerdError(
+            f"clips without a display need Newton physics, but this run uses {physics}: type physics=newton_mjwarp, or "
+            "--viz kit where Isaac Sim is installed."
+        )
+
+
+def rerun_visualizer(env_cfg: Any, record: bool) -> Any:
+    """The rerun viewer; with ``record`` its recording goes to ``videos/rerun/TIME.rrd`` below the working folder."""
+    from flashnerd_ext.view.rerun_cfg import MotionRerunVisualizerCfg
+
+    path = Path("videos") / "rerun" / f"{time.strftime('%Y%m%d-%H%M%S')}.rrd"
+    eye, lookat = camera_pose(env_cfg)
+    if record:
+        print(f"rerun recording: {path}")
+    return MotionRerunVisualizerCfg(record_to_rrd=str(path) if record else None, eye=eye, lookat=lookat)
 
 
 def camera_pose(env_cfg: Any) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
@@ -152,8 +191,8 @@ def camera_pose(env_cfg: Any) -> tuple[tuple[float, float, float], tuple[float, 
     return (4.0, -4.0, 3.0), (0.0, 0.0, 0.5)
 
 
-def gl_visualizer(env_cfg: Any, num_envs: int) -> Any:
-    """Newton's GL viewer, off screen, looking from the task's direction at the worlds in the middle."""
+def gl_visualizer(env_cfg: Any, num_envs: int, visible: list[int] | None = None) -> Any:
+    """Newton's GL viewer, off screen, looking from the task's direction at the visible worlds: those in the middle."""
     from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
 
     from flashnerd_ext.rl.framing import middle_block
@@ -169,7 +208,7 @@ def gl_visualizer(env_cfg: Any, num_envs: int) -> Any:
         streaming_view=False,
         enable_markers=False,
         focal_length=20.0,
-        visible_env_indices=middle_block(num_envs),
+        visible_env_indices=middle_block(num_envs) if visible is None else visible,
         background_color=None,
     )
 

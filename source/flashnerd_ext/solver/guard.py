@@ -80,6 +80,7 @@ class GuardStage:
         self.nu = nu
         size = len(bounds.lower)
         self._middle, self._reach = (torch.zeros(size, device=device) for _ in range(2))
+        self._exempt: Tensor | None = None
         self.take(bounds)
         self._inside = torch.ones((num_worlds, size), dtype=torch.bool, device=device)
         self._ok = torch.ones(num_worlds, dtype=torch.bool, device=device)
@@ -100,6 +101,15 @@ class GuardStage:
         # One distance from the middle instead of two comparisons; NaN and infinities fail it as well.
         self._middle.copy_((lower + upper) / 2)
         self._reach.copy_((upper - lower) / 2)
+        if self._exempt is not None:
+            self._reach.masked_fill_(self._exempt[:, None], _WIDEST)
+
+    def exempt(self, worlds: Tensor) -> None:
+        """Hold these worlds (boolean [N]) only where they are not finite: something else than the model steps them."""
+        with torch.inference_mode(False):
+            self._exempt = worlds
+            self._reach = self._reach.expand(len(worlds), -1).clone()
+        self.take(self.bounds)
 
     def record(self, state: Tensor, actuation: Tensor) -> None:
         """Keep what the model is about to see: state [N, nq + nv] and actuation [N, nu]."""

@@ -155,11 +155,16 @@ def _parse(path: Path, packages: dict[str, str]) -> Tree:
 
 
 def _color(material: ElementTree.Element | None) -> Color | None:
+    """Linear RGB of a material: URDF says what a screen shows (sRGB), USD what reflects."""
     found = material.find("color") if material is not None else None
     if found is None:
         return None
     red, green, blue, *_ = _numbers(found.get("rgba"), (0.5, 0.5, 0.5, 1.0)).tolist()
-    return (red, green, blue)
+    return (_linear(red), _linear(green), _linear(blue))
+
+
+def _linear(value: float) -> float:
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
 def _link(element: ElementTree.Element, colors: dict[str, Color | None], path: Path, packages: dict[str, str]) -> Link:
