@@ -14,12 +14,13 @@ export PYTHONUNBUFFERED := 1
 
 VENV := $(or $(FLASHNERD_VENV),$(CURDIR)/.venv)
 BIN := $(VENV)/bin
+KIT := $(or $(FLASHNERD_KIT_VENV),$(CURDIR)/.venv-kit)
 ARGS ?=
 PYTEST_ARGS ?=
 # A process a core, up to four (each holds a simulator); the files stay whole, since they share what they build.
 PYTEST_WORKERS ?= auto
 
-.PHONY: help setup demo test lint pictures clean
+.PHONY: help setup demo test test-kit test-wheel lint pictures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -34,6 +35,13 @@ test: setup ## run the tests (PYTEST_ARGS="-m 'not slow'" for a short run)
 	@started=$$SECONDS; code=0; \
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS) || code=$$?; \
 	echo "test: $$((SECONDS - started)) s"; exit $$code
+
+test-kit: ## start the extension in a headless Omniverse Kit (OMNI_KIT_ACCEPT_EULA=YES, if you agree)
+	@scripts/setup/kit.sh
+	@$(KIT)/bin/python -m pytest -p no:cacheprovider tests/kit $(PYTEST_ARGS)
+
+test-wheel: ## build the wheel, install it alone in a fresh environment (9 GB, minutes) and use it there
+	@scripts/setup/wheel.sh
 
 lint: setup ## ruff, pyright, shellcheck and hadolint
 	@echo "lint: ruff"; $(BIN)/ruff check .

@@ -33,9 +33,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0, help="of resets, commands and random actions (0)")
     made.add_argument("--agent", default="rsl_rl_cfg_entry_point", help="agent configuration of the task")
     made.add_argument("--device", default="", help="cuda:0 where there is one, else cpu")
-    made.add_argument(
-        "--output", default="", help=".usd, .usdc or .usda (RUN/usd/ of the checkpoint, else outputs/usd/)"
-    )
+    made.add_argument("--output", default="", help=".usd, .usdc or .usda (usd/ of the policy's run, else outputs/usd/)")
     return made
 
 

@@ -78,7 +78,8 @@ class WindowModel:
         if not row.recordings:
             given = row.checkpoint or "latest"
             raise FlashNerdError(
-                f"{row.path} has no recording: type python scripts/export_usd.py --task {row.task} --checkpoint {given}."
+                f"{row.path} has no recording: type python scripts/export_usd.py --task {row.task} "
+                f"--checkpoint {given}."
             )
         path = row.recordings[0].resolve()
         if self.opener is None:
