@@ -72,15 +72,15 @@ def run_steps(env: Any, count: int, seed: int, split: bool = True, stages: bool 
     shape = (base.num_envs, base.action_space.shape[-1])
     actions = (2 * torch.rand(count, *shape, generator=generator) - 1).to(base.device)
     resets = 0
-    with timed_physics(base) if split else nullcontext() as clock, torch.inference_mode():
-        with _stage_clock(base, stages) as clocks:
-            wait(base.device)
-            start = time.perf_counter()
-            for action in actions:
-                _, _, terminated, timed_out, _ = env.step(action)
-                resets = resets + (terminated | timed_out).sum()
-            wait(base.device)
-            wall = time.perf_counter() - start
+    physics: Any = timed_physics(base) if split else nullcontext()
+    with physics as clock, torch.inference_mode(), _stage_clock(base, stages) as clocks:
+        wait(base.device)
+        start = time.perf_counter()
+        for action in actions:
+            _, _, terminated, timed_out, _ = env.step(action)
+            resets = resets + (terminated | timed_out).sum()
+        wait(base.device)
+        wall = time.perf_counter() - start
     return {
         "wall": wall,
         "physics": clock.total if clock is not None else 0.0,

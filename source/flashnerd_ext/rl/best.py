@@ -1,7 +1,7 @@
 """``best.pt`` of a run: the policy with the highest mean return of the last 100 episodes.
 
-Where a training is refreshed, the simulator's score decides in its place (:mod:`flashnerd_ext.rl.refresh.loop`): returns
-in a learned world flatter a policy that has found its faults. The run's manifest says which of the two it was.
+Where a training is refreshed, the simulator's score decides in its place (:mod:`flashnerd_ext.rl.refresh.loop`):
+returns in a learned world flatter a policy that has found its faults. The run's manifest says which of the two it was.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Returns(deque):  # type: ignore[type-arg]
         self.added = 0
         self.extend(values)
 
-    def extend(self, values: Iterable[float]) -> None:  # noqa: D102
+    def extend(self, values: Iterable[float]) -> None:
+        """Take the returns of ended episodes."""
         values = list(values)
         self.added += len(values)
         super().extend(values)

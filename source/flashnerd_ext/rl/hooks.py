@@ -6,6 +6,8 @@ that do their work and ours. A name that is missing in another version of Isaac 
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -168,8 +170,16 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         "create_isaaclab_env": create_isaaclab_env,
         "create_rsl_rl_runner": create_rsl_rl_runner,
     }
+    announce = original("announce_new_run")
+
+    def announce_new_run(*arguments: Any, **options: Any) -> None:
+        # Isaac Lab makes the run's id with a function that newer wandb lacks; an id that is there is taken as it is.
+        os.environ.setdefault("WANDB_RUN_ID", secrets.token_hex(4))
+        announce(*arguments, **options)
+
     if run.action == "train":
         found["write_run_manifest"] = write_run_manifest
+        found["announce_new_run"] = announce_new_run
     else:
         found["run_playback"] = run_playback
     return found
