@@ -18,14 +18,21 @@ PROPERTIES = ("physics", "newton", "mjc", "drive", "limit", "state")
 """Namespaces of their properties; those of PhysX begin with ``physx``."""
 
 
-def standalone(scene: Any, plan: Any) -> Stage:
+def standalone(scene: Any, plan: Any, paths: tuple[str, ...]) -> Stage:
     """A flattened copy of the scene's stage with every environment in it, in memory.
 
     Args:
         scene: Isaac Lab's interactive scene.
         plan: Its clone plan (``SimulationContext.get_clone_plan()``), or None.
+        paths: Prims that are going to move; no instance lies on the way to them in the copy.
     """
-    stage = Usd.Stage.Open(scene.stage.Flatten(addSourceFileComment=False))
+    # The same layers with a session of its own: what is changed there does not reach the running scene.
+    session = Sdf.Layer.CreateAnonymous()
+    session.TransferContent(scene.stage.GetSessionLayer())
+    copy = Usd.Stage.Open(scene.stage.GetRootLayer(), session)
+    copy.SetEditTarget(session)
+    make_editable(copy, paths)
+    stage = Usd.Stage.Open(copy.Flatten(addSourceFileComment=False))
     clone(stage, plan)
     empty = [path for path in scene.env_prim_paths if not _filled(stage, path)]
     if empty and len(empty) < len(scene.env_prim_paths):

@@ -79,13 +79,12 @@ def write_run(scene: Any, plan: Any, track: Track, output: Path, facts: Mapping[
         raise FlashNerdError(
             f"the run has {len(track.frames)} frames of {len(track.paths)} bodies: at least one of each is needed."
         )
-    stage = stages.standalone(scene, plan)
+    stage = stages.standalone(scene, plan, track.paths)
     gone = stages.keep_environments(stage, scene, envs) if envs else []
     if gone:
         keep = ~track.only(gone)
         paths = tuple(path for path, kept in zip(track.paths, keep, strict=True) if kept)
         track = Track(paths, track.dt, [frame[keep] for frame in track.frames])
-    stages.make_editable(stage, track.paths)
     rigid = stages.take_physics_off(stage)
     if rigid > len(track.paths):
         logger.warning(
