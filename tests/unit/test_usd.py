@@ -76,7 +76,7 @@ def track_of(scene: Scene, frames: int = 5, seed: int = 0) -> Track:
     generator = np.random.default_rng(seed)
     paths = tuple(f"{env}/Robot/{name}" for env in scene.env_prim_paths for name in BODIES)
     track = Track(paths, 0.02)
-    turns = Rotation.random(len(paths), random_state=seed)
+    turns = Rotation.from_quat(generator.normal(size=(len(paths), 4)))
     for _ in range(frames):
         turns = turns * Rotation.from_rotvec(generator.normal(0.0, 0.3, (len(paths), 3)))
         # As a simulator gives them: float32, and with either sign.

@@ -272,7 +272,7 @@ class Refresh:
         from rsl_rl.utils.wandb_log_writer import WandbLogWriter
 
         writer = self.runner.logger.writer if self.runner is not None else None
-        if writer is not None:
+        if self.runner is not None and writer is not None:
             # Weights & Biases drops what is logged for an iteration that has passed.
             ordered = isinstance(writer, WandbLogWriter)
             iteration = self.runner.current_learning_iteration if ordered else item.iteration
