@@ -14,6 +14,7 @@ export PYTHONUNBUFFERED := 1
 
 VENV := $(or $(FLASHNERD_VENV),$(CURDIR)/.venv)
 BIN := $(VENV)/bin
+KIT := $(or $(FLASHNERD_KIT_VENV),$(CURDIR)/.venv-kit)
 ARGS ?=
 PYTEST_ARGS ?=
 # A process a core, up to four (each holds a simulator); the files stay whole, since they share what they build.
@@ -21,7 +22,7 @@ PYTEST_ARGS ?=
 # own order, the longest files would come last and leave cores idle.
 PYTEST_WORKERS ?= auto
 
-.PHONY: help setup demo test lint pictures clean
+.PHONY: help setup demo test test-kit test-wheel lint pictures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -37,6 +38,13 @@ test: setup ## run the tests (PYTEST_ARGS="-m 'not slow'" for a short run)
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
 		$(PYTEST_ARGS) || code=$$?; \
 	echo "test: $$((SECONDS - started)) s"; exit $$code
+
+test-kit: ## start the extension in a headless Omniverse Kit (OMNI_KIT_ACCEPT_EULA=YES, if you agree)
+	@scripts/setup/kit.sh
+	@$(KIT)/bin/python -m pytest -p no:cacheprovider tests/kit $(PYTEST_ARGS)
+
+test-wheel: ## build the wheel, install it alone in a fresh environment (9 GB, minutes) and use it there
+	@scripts/setup/wheel.sh
 
 lint: setup ## ruff, pyright, shellcheck and hadolint
 	@echo "lint: ruff"; $(BIN)/ruff check .

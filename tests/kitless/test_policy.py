@@ -80,6 +80,49 @@ def test_manifest_names_the_physics(trained: Path) -> None:
     assert manifest["metadata"].items() >= {"physics": "newton_mjwarp", "bundle": "none", "bundle_hash": "none"}.items()
 
 
+def test_training_logs_where_its_time_goes_and_points_to_its_last_checkpoint(trained: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(trained))
+    events.Reload()
+    shares = events.Scalars("Perf/simulator_share")
+    assert [event.step for event in shares] == list(range(6)) and all(0.0 < event.value < 1.0 for event in shares)
+    assert not [tag for tag in events.Tags()["scalars"] if tag.startswith("FlashNeRD/")]  # MuJoCo Warp has no guard
+    assert (trained / "latest.pt").resolve() == (trained / "model_5.pt").resolve()
+
+
+def test_a_run_becomes_a_usd_stage_with_all_its_environments(desk: Desk, trained: Path) -> None:
+    done = desk.script(
+        "export_usd.py",
+        *("--task", "Isaac-Cartpole", "--num_envs", 3, "--checkpoint", trained, "--steps", 6),
+        "physics=newton_mjwarp",
+    )
+    assert done.code == 0, done.err[-3000:]
+    path = trained / "usd" / "model_5-newton_mjwarp.usd"
+    assert f"{path}: 9 bodies, 7 frames" in done.out and "0 errors" in done.out
+
+    from pxr import Usd, UsdGeom
+
+    stage = Usd.Stage.Open(str(path))
+    assert stage.GetRootLayer().customLayerData["flashnerd"]["task"] == "Isaac-Cartpole"
+    assert (stage.GetEndTimeCode(), stage.GetTimeCodesPerSecond()) == (6.0, pytest.approx(60.0))
+    origins = {}
+    for env in range(3):
+        frame = UsdGeom.XformCache(Usd.TimeCode.Default())
+        origin = frame.GetLocalToWorldTransform(stage.GetPrimAtPath(f"/World/envs/env_{env}")).ExtractTranslation()
+        poles = []
+        for time in range(7):
+            cache = UsdGeom.XformCache(Usd.TimeCode(time))
+            pole = cache.GetLocalToWorldTransform(stage.GetPrimAtPath(f"/World/envs/env_{env}/Robot/pole"))
+            poles.append(np.array(pole.ExtractTranslation()) - np.array(origin))
+        assert stage.GetPrimAtPath(f"/World/envs/env_{env}/Robot/pole").GetChildren()
+        moved = np.array(poles)
+        # It stays near its own environment and moves along the rail, which is the robot's y axis.
+        assert np.ptp(moved[:, 0]) < 1e-4 < np.ptp(moved[:, 1]) < 1.0
+        origins[env] = tuple(origin)
+    assert len(set(origins.values())) == 3
+
+
 def test_resume_goes_on(desk: Desk, trained: Path) -> None:
     done = desk.script(
         "rsl_rl/train.py",

@@ -58,6 +58,10 @@ def test_copied_paths_are_enough_to_build_the_package(repo: Path, name: str) -> 
 def test_kitless_image_has_what_its_commands_need(repo: Path) -> None:
     sources = set(_copied(repo / "docker/Dockerfile"))
     assert {"Makefile", "scripts", "tests", "docker"} <= sources
+    # A test follows the README's links, in the image too.
+    links = re.findall(r"\]\(([^)#:]+)\)", (repo / "README.md").read_text())
+    missing = {link for link in links if link not in sources and link.split("/")[0] not in sources}
+    assert not missing, f"the README links to {missing}, which the image does not have"
     for name in ("find_python.sh", "setup.sh", "system_packages.sh"):
         assert (repo / "scripts/setup" / name).stat().st_mode & 0o111, f"{name} is not executable"
 

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 OWN = {"flashnerd_ext", "flashnerd_tasks"}
 KIT_ONLY = {"carb", "omni"}
-LIGHT = ("bundle", "data/dataset.py", "evaluation/report.py", "evaluation/rollout_error.py", "model", "training")
+LIGHT = ("bundle", "data/dataset.py", "evaluation/report.py", "evaluation/rollout_error.py", "model", "training", "ui")
 HEAVY = ("isaaclab", "isaaclab_newton", "mujoco", "mujoco_warp", "newton", "omni", "warp")
 
 
@@ -83,14 +83,47 @@ def _imported(file: Path) -> set[str]:
     return names - set(sys.stdlib_module_names) - OWN - KIT_ONLY - beside
 
 
+KIT_KEYS = {
+    "package": {"version", "title", "description", "category", "readme", "changelog", "keywords", "license"},
+    "dependencies": None,
+    "python": {"module"},
+}
+"""Sections and keys of extension.toml that we use, all of them Kit's; None: the names are free."""
+
+
 def test_kit_metadata(repo: Path, extension: dict[str, Any]) -> None:
+    assert set(extension) == set(KIT_KEYS), "Kit ignores a section whose name is misspelt"
+    for section, keys in KIT_KEYS.items():
+        assert keys is None or set(extension[section]) == keys, section
     required = [name for name, spec in extension["dependencies"].items() if spec.get("optional") is not True]
     assert not required, f"Kit without {required} could not load the extension"
     for module in extension["python"]["module"]:
+        assert set(module) == {"name", "path"}
         file = repo / module["path"] / Path(*module["name"].split("."))
         assert (file / "__init__.py").is_file() or file.with_suffix(".py").is_file(), module
+    assert [module["name"] for module in extension["python"]["module"]] == ["flashnerd_ext", "flashnerd_ext.ui"]
     for key in ("readme", "changelog"):
         assert (repo / extension["package"][key]).is_file()
+
+
+def test_kits_modules_import_without_kit_numpy_or_torch(repo: Path, extension: dict[str, Any]) -> None:
+    """A bare Kit has Python's own library only; one class in them is what Kit starts."""
+    names = [module["name"] for module in extension["python"]["module"]]
+    code = f"""
+import importlib, sys
+sys.path.insert(0, {str(repo / "source")!r})
+sys.modules.update(dict.fromkeys({[*HEAVY, "numpy", "torch", "pxr"]!r}))  # importing one of them now fails
+modules = [importlib.import_module(name) for name in {names!r}]
+print([name for module in modules for name in vars(module) if hasattr(vars(module)[name], "on_startup")])
+from flashnerd_ext.ui.model import WindowModel
+model = WindowModel()
+model.refresh()
+print(len(model.bundles))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    classes, bundles = done.stdout.splitlines()
+    assert classes == "['FlashNerdExtension']" and int(bundles) >= 4
 
 
 def test_isaaclab_finds_the_tasks(repo: Path, project: dict[str, Any]) -> None:

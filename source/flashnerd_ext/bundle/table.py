@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from flashnerd_ext.bundle.make import stack
 from flashnerd_ext.errors import one_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flashnerd_ext.bundle.card import Card, ContactCard, Ranges
     from flashnerd_ext.bundle.coupling import CouplingCard
     from flashnerd_ext.bundle.store import Bundle
@@ -16,9 +17,19 @@ if TYPE_CHECKING:
 
 def bundle_table(bundle: Bundle) -> str:
     """Every section of the card, one fact a line, with units."""
-    card = bundle.card
+    return card_table(bundle.card, bundle.path, bundle.hash)
+
+
+def card_table(card: Card, path: Path, digest: str) -> str:
+    """:func:`bundle_table` of a card that was read without its weights; needs neither numpy nor torch.
+
+    Args:
+        card: The card.
+        path: Folder of its bundle.
+        digest: Hash of the bundle.
+    """
     lines = [f"bundle {card.name}", ""]
-    for title, rows in _sections(bundle).items():
+    for title, rows in _sections(card, path, digest).items():
         shown = [(key, one_line(value, 400)) for key, value in rows if value != ""]
         if not shown:
             continue
@@ -29,8 +40,7 @@ def bundle_table(bundle: Bundle) -> str:
     return "\n".join(lines)
 
 
-def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
-    card = bundle.card
+def _sections(card: Card, path: Path, digest: str) -> dict[str, list[tuple[str, str]]]:
     robot, actuation, simulation, contacts, physical = (
         card.robot,
         card.actuation,
@@ -43,8 +53,8 @@ def _sections(bundle: Bundle) -> dict[str, list[tuple[str, str]]]:
     assert weights is not None  # a loaded bundle always has them
     return {
         "files": [
-            ("folder", str(bundle.path)),
-            ("hash", bundle.hash),
+            ("folder", str(path)),
+            ("hash", digest),
             ("schema version", str(card.schema_version)),
             ("weights", f"{weights.bytes:,} bytes, {weights.tensors} tensors, {weights.parameters:,} parameters"),
             ("weights sha256", weights.sha256),
@@ -138,6 +148,8 @@ def _range_lines(ranges: Ranges) -> list[str]:
 
 def version_note(card: Card) -> str:
     """What differs between the card's stack and the installed one; empty where nothing does."""
+    from flashnerd_ext.bundle.make import stack
+
     installed = stack()
     other = [
         f"{name} {installed[name]} (card {version})"

@@ -13,11 +13,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from flashnerd_ext.evaluation.soak import run_soak
+from flashnerd_ext.physics.clock import timed_physics, wait
 
 BASELINES = ("nerd", "nerd_optimized")
 """Names of a physics that is learned, with a bundle of that architecture."""
@@ -68,34 +68,23 @@ def run_steps(env: Any, count: int, seed: int, split: bool = True, stages: bool 
     import torch
 
     base = env.unwrapped
-    # The simulation context may hold the class's name, resolved at each access; a class method knows its class.
-    manager = base.sim.physics_manager.step.__self__
-    clock = _PhysicsClock(manager.step, base.device)
     generator = torch.Generator().manual_seed(seed)
     shape = (base.num_envs, base.action_space.shape[-1])
     actions = (2 * torch.rand(count, *shape, generator=generator) - 1).to(base.device)
     resets = 0
-    own = manager.__dict__.get("step")
-    if split:
-        manager.step = clock
-    try:
-        with torch.inference_mode(), _stage_clock(base, stages) as clocks:
-            _wait(base.device)
-            start = time.perf_counter()
-            for action in actions:
-                _, _, terminated, timed_out, _ = env.step(action)
-                resets = resets + (terminated | timed_out).sum()
-            _wait(base.device)
-            wall = time.perf_counter() - start
-    finally:
-        if own is not None:
-            manager.step = own
-        elif split:
-            del manager.step
+    physics: Any = timed_physics(base) if split else nullcontext()
+    with physics as clock, torch.inference_mode(), _stage_clock(base, stages) as clocks:
+        wait(base.device)
+        start = time.perf_counter()
+        for action in actions:
+            _, _, terminated, timed_out, _ = env.step(action)
+            resets = resets + (terminated | timed_out).sum()
+        wait(base.device)
+        wall = time.perf_counter() - start
     return {
         "wall": wall,
-        "physics": clock.total,
-        "calls": clock.calls,
+        "physics": clock.total if clock is not None else 0.0,
+        "calls": clock.calls if clock is not None else 0,
         "steps": count,
         "resets": int(resets),
         "stages": clocks.seconds if clocks is not None else {},
@@ -114,29 +103,7 @@ def _stage_clock(base: Any, wanted: bool) -> AbstractContextManager[Any]:
         raise FlashNerdError(
             "stages are those of learned mode, which does not run here: type physics=[flashnerd], with a bundle of it."
         )
-    return StageClock(solver, lambda: _wait(base.device)).active()
-
-
-class _PhysicsClock:
-    """Adds up the time inside the physics manager's ``step``."""
-
-    def __init__(self, step: Callable[[], None], device: str) -> None:
-        self.step, self.device, self.total, self.calls = step, device, 0.0, 0
-
-    def __call__(self) -> None:
-        _wait(self.device)
-        start = time.perf_counter()
-        self.step()
-        _wait(self.device)
-        self.total += time.perf_counter() - start
-        self.calls += 1
-
-
-def _wait(device: str) -> None:
-    if str(device).startswith("cuda"):
-        import torch
-
-        torch.cuda.synchronize()
+    return StageClock(solver, lambda: wait(base.device)).active()
 
 
 def _environment(options: argparse.Namespace) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from flashnerd_ext.files import atomic_save
 
 STATE_KEY = "flashnerd"
 """Key under a checkpoint's ``infos`` that holds the random state and the logger's statistics."""
+LATEST = "latest.pt"
+"""Link in a run's folder to its newest checkpoint."""
 _MODELS = ("actor_state_dict", "critic_state_dict", "student_state_dict", "teacher_state_dict")
 
 
@@ -64,6 +68,16 @@ def _load_trusted(path: Path, map_location: Any) -> Any:
 def write_checkpoint(path: str | Path, content: Mapping[str, Any]) -> None:
     """Write a checkpoint through a temporary file and a rename, so that a kill leaves the old one."""
     atomic_save(path, lambda temporary: torch.save(dict(content), temporary))
+
+
+def point_latest(path: Path) -> None:
+    """Let ``latest.pt`` beside a ``model_<iteration>.pt`` point to it, in one step; other names are left alone."""
+    if not re.fullmatch(r"model_\d+\.pt", path.name):
+        return
+    temporary = path.with_name(f".latest-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(path.name)
+    os.replace(temporary, path.with_name(LATEST))
 
 
 def check_weights(

@@ -6,6 +6,8 @@ that do their work and ours. A name that is missing in another version of Isaac 
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -151,6 +153,8 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
         run.log_dir = log_dir
         runner = create_runner(env, agent_cfg, log_dir, run.action == "train", run.trust_checkpoint)
         runner.facts = run.facts
+        if run.action == "train" and not runner.logger.disable_logs and log_dir is not None:
+            watch(runner, run)
         if run.refresh is not None:
             from flashnerd_ext.rl.refresh.loop import Refresh
 
@@ -166,18 +170,44 @@ def _replacements(module: ModuleType, run: Run) -> dict[str, Callable[..., Any]]
     def run_playback(step: Callable[[], None], **options: Any) -> None:
         playback(_limited(step, run.steps) if run.steps is not None else step, **options)
 
+    def resolve_checkpoint_selector(
+        log_root_path: str, selector: str, *, task: str, metadata: dict[str, str] | None = None, **_: Any
+    ) -> str:
+        from flashnerd_ext.rl.selectors import select
+
+        return str(select(selector, task, metadata, log_root_path))
+
     found: dict[str, Callable[..., Any]] = {
+        "resolve_checkpoint_selector": resolve_checkpoint_selector,
         "resolve_task_config": resolve_task_config,
         "pre_launch_video_config": pre_launch_video_config,
         "launch_simulation": launch_simulation,
         "create_isaaclab_env": create_isaaclab_env,
         "create_rsl_rl_runner": create_rsl_rl_runner,
     }
+    announce = original("announce_new_run")
+
+    def announce_new_run(*arguments: Any, **options: Any) -> None:
+        # Isaac Lab makes the run's id with a function that newer wandb lacks; an id that is there is taken as it is.
+        os.environ.setdefault("WANDB_RUN_ID", secrets.token_hex(4))
+        announce(*arguments, **options)
+
     if run.action == "train":
         found["write_run_manifest"] = write_run_manifest
+        found["announce_new_run"] = announce_new_run
     else:
         found["run_playback"] = run_playback
     return found
+
+
+def watch(runner: Any, run: Run) -> None:
+    """Log the guard and the times of a training, and keep its best policy where no refresh decides that."""
+    from flashnerd_ext.rl.best import BestByReturn
+    from flashnerd_ext.rl.live_log import LiveLog
+
+    runner.live = LiveLog(runner)
+    if run.refresh is None:
+        runner.best = BestByReturn(runner, run.facts["physics"])
 
 
 def _limited(step: Callable[[], None], steps: int) -> Callable[[], None]:

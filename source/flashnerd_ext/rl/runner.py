@@ -14,11 +14,15 @@ from rsl_rl.runners import DistillationRunner, OnPolicyRunner
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl import checkpoint as checkpoints
+from flashnerd_ext.rl.best import best_line
 from flashnerd_ext.rl.export import check_export, export_policy
 from flashnerd_ext.rl.manifest import compare, read_manifest
+from flashnerd_ext.rl.selectors import BEST
 from flashnerd_ext.rl.symmetry import log_less
 
 if TYPE_CHECKING:
+    from flashnerd_ext.rl.best import BestByReturn
+    from flashnerd_ext.rl.live_log import LiveLog
     from flashnerd_ext.rl.refresh.loop import Refresh
 
 
@@ -28,15 +32,23 @@ class _Safe:
     trust = False
     training = False
     refresh: Refresh | None = None
+    best: BestByReturn | None = None  # where no refresh decides what is best
+    live: LiveLog | None = None
     facts: Mapping[str, str] = MappingProxyType({})  # what this run's physics is (manifest.physics_facts)
 
     def save(self: Any, path: str, infos: dict | None = None) -> None:
-        """Write models, optimiser, normaliser, statistics and random state; the file appears whole."""
+        """Write models, optimiser, normaliser, statistics and random state; the file appears whole, and the run's
+        ``latest.pt`` points to it."""
+        self.write(path, infos)
+        checkpoints.point_latest(Path(path))
+        self.logger.save_model(path, self.current_learning_iteration)
+
+    def write(self: Any, path: str | Path, infos: dict | None = None) -> None:
+        """Write the checkpoint alone."""
         content = self.alg.save()
         content["iter"] = self.current_learning_iteration
         content["infos"] = {**(infos or {}), checkpoints.STATE_KEY: self._state()}
         checkpoints.write_checkpoint(path, content)
-        self.logger.save_model(path, self.current_learning_iteration)
 
     def load(
         self: Any, path: str, load_cfg: dict | None = None, strict: bool = True, map_location: str | None = None
@@ -55,6 +67,8 @@ class _Safe:
         if self.facts:
             for line in compare(read_manifest(Path(path).parent), self.facts):
                 print(line)
+        if Path(path).name == BEST and (line := best_line(Path(path).parent)):
+            print(line)
         infos = loaded.get("infos") or {}
         if self.alg.load(loaded, load_cfg, strict):
             self.current_learning_iteration = loaded["iter"]
@@ -92,6 +106,8 @@ class _Safe:
             super().learn(num_learning_iterations, init_at_random_ep_len)  # type: ignore[misc]
             if self.refresh is not None:
                 self.refresh.finish(self.current_learning_iteration)
+            elif self.best is not None and self.best.iteration is not None:
+                print(best_line(Path(self.logger.log_dir)))
         except KeyboardInterrupt:
             if self.logger.writer is not None:
                 path = os.path.join(self.logger.log_dir, f"model_{self.current_learning_iteration}.pt")
@@ -101,6 +117,8 @@ class _Safe:
         finally:
             if self.refresh is not None:
                 self.refresh.stop()
+            if self.live is not None:
+                self.live.close()
 
     def export_policy_to_jit(self: Any, path: str, filename: str = "policy.pt") -> None:
         """Export TorchScript, checked against this policy on the environment's observations."""

@@ -60,12 +60,13 @@ def open_simulation(
     seed: int,
     graphs: bool = True,
     adjust: Callable[[Any], None] | None = None,
+    play: bool = False,
 ) -> Simulation:
     """Build the environments of a task in one physics.
 
     Args:
         task: Registered task id.
-        physics: Preset.
+        physics: Preset; the one in ``overrides``, else the task's default, when empty.
         agent: Agent configuration of the task.
         bundle: Of learned physics; the task's when empty.
         overrides: ``env.`` and ``agent.`` words.
@@ -74,6 +75,7 @@ def open_simulation(
         seed: Of the environments' first reset.
         graphs: Whether the step may be replayed as a CUDA graph, in which Python sees nothing of it.
         adjust: Changes the environment's configuration before it is built, such as its viewers.
+        play: Whether the task's own changes for playing are made (fewer disturbances, no noise).
 
     Raises:
         FlashNerdError: For words that the task does not know.
@@ -92,8 +94,8 @@ def open_simulation(
 
     load_external_tasks()
     name = check_task(task, agent)
-    words = check_overrides(name, agent, [f"physics={physics}", *overrides])
-    resolved: tuple[Any, Any] = resolve_task_config(name, agent, overrides=words)
+    words = check_overrides(name, agent, [*([f"physics={physics}"] if physics else []), *overrides])
+    resolved: tuple[Any, Any] = resolve_task_config(name, agent, play_mode=play, overrides=words)
     env_cfg, agent_cfg = resolved
     check_applied(name, agent, words, {"env": env_cfg, "agent": agent_cfg})
     check_values(env_cfg)

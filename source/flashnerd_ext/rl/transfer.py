@@ -17,6 +17,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import write_json
 from flashnerd_ext.rl.children import PROGRESS, follow
 from flashnerd_ext.rl.returns import interval, mean, ratio, resampled
+from flashnerd_ext.rl.selectors import SELECTORS, select
 
 SCHEMA = 1
 MODES = ("mean", "sampled")
@@ -28,7 +29,7 @@ class TransferConfig:
 
     policies: Any = field(
         default=None,
-        metadata={"help": "{NAME: CHECKPOINT or [CHECKPOINT, ...]}: where each was trained; one file a training seed"},
+        metadata={"help": "{NAME: CHECKPOINT or [CHECKPOINT, ...]}: trained where; a file, latest or best a seed"},
     )
     physics: list[str] = field(
         default_factory=list, metadata={"help": "presets to evaluate in; the names in policies when empty"}
@@ -93,6 +94,8 @@ def check(config: TransferConfig) -> dict[str, list[str]]:
         paths = [value] if isinstance(value, str) else value
         if not isinstance(paths, Sequence) or not paths or not all(isinstance(path, str) for path in paths):
             raise FlashNerdError(f"policies.{name} is {value!r}, but a checkpoint or a list of checkpoints is needed.")
+        # A selector stands for a policy that was trained where the name says.
+        paths = [str(select(p, config.task, {"physics": str(name)})) if p in SELECTORS else p for p in paths]
         for path in paths:
             if not Path(path).is_file():
                 raise FlashNerdError(f"policies.{name} names {path}, but there is no such file: give a model_*.pt.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import time
@@ -16,6 +15,7 @@ from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.files import write_json
 from flashnerd_ext.rl.record.commands import check_bins
 from flashnerd_ext.rl.record.scores import summarise, to_json
+from flashnerd_ext.rl.selectors import SELECTORS, last_checkpoint, select
 
 if TYPE_CHECKING:
     from flashnerd_ext.data.engines.exported import ExportedModel
@@ -38,7 +38,7 @@ class RecordConfig:
 
     task: str = option("FlashNeRD-Cartpole", "task id")
     policy: Any = field(
-        default=None, metadata={"help": "checkpoint, run folder (its last checkpoint), or a list of them"}
+        default=None, metadata={"help": "checkpoint, run folder (its last one), latest, best, or a list of them"}
     )
     out: str = option("", "data set folder to write, with scores.json in it")
     physics: str = option("newton_mjwarp", "preset of the simulator")
@@ -99,8 +99,9 @@ class RecordConfig:
             raise FlashNerdError(f"out={self.out} holds a data set already: type another out=, or delete it.")
 
 
-def checkpoints(policy: Any) -> list[Path]:
-    """Checkpoint files of ``policy=``; a run folder stands for its last one.
+def checkpoints(policy: Any, task: str = "") -> list[Path]:
+    """Checkpoint files of ``policy=``; a run folder stands for its last one, ``latest`` and ``best`` for the newest run
+    of the task.
 
     Raises:
         FlashNerdError: Where there is none.
@@ -112,12 +113,15 @@ def checkpoints(policy: Any) -> list[Path]:
         )
     found = []
     for item in given:
+        if item in SELECTORS and task:
+            found.append(select(item, task))
+            continue
         path = Path(item).expanduser()
         if path.is_dir():
-            numbered = [p for p in path.glob("model_*.pt") if re.fullmatch(r"model_\d+", p.stem)]
-            if not numbered:
+            last = last_checkpoint(path)
+            if last is None:
                 raise FlashNerdError(f"policy={item} is a folder without model_*.pt: give a checkpoint or a run.")
-            path = max(numbered, key=lambda p: int(p.stem.split("_")[1]))
+            path = last
         if not path.is_file():
             raise FlashNerdError(f"policy={item} does not exist: give a model_*.pt or a run folder.")
         found.append(path.resolve())
@@ -143,7 +147,7 @@ def robot_of(task: str) -> RobotDescription:
 def run(config: RecordConfig) -> dict[str, Any]:
     """Roll, score, record; returns what ``scores.json`` holds."""
     config.check()
-    paths = checkpoints(config.policy)
+    paths = checkpoints(config.policy, config.task)
     robot = robot_of(config.task)
     simulation = open_for(config)
     try:

@@ -16,6 +16,7 @@ from flashnerd_ext.data.dataset import FILE, fixed_of, read_summary
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import atomic_save
 from flashnerd_ext.rl import manifest
+from flashnerd_ext.rl.best import best_facts
 from flashnerd_ext.rl.refresh.options import RefreshOptions
 from flashnerd_ext.rl.refresh.report import (
     kept_text,
@@ -28,6 +29,7 @@ from flashnerd_ext.rl.refresh.report import (
 )
 from flashnerd_ext.rl.refresh.state import FOLDER, Round, State, load_state
 from flashnerd_ext.rl.refresh.work import Work
+from flashnerd_ext.rl.selectors import BEST
 
 FAILURES = 2
 """Refreshes that may fail one after the other before the training ends with the reason."""
@@ -209,7 +211,7 @@ class Refresh:
         item.facts |= read_scores(Path(item.folder))
         score = item.facts["simulator"]["return"]
         if self.state.best is None or score > self.state.best["return"]:
-            best = self.run.resolve() / "best.pt"
+            best = self.run.resolve() / BEST
             atomic_save(best, lambda temporary: shutil.copyfile(item.policy, temporary))
             self.state.best = {"iteration": item.iteration, "return": score, "path": str(best)}
         item.phase = "done" if item.scores_only else "tune"
@@ -259,17 +261,23 @@ class Refresh:
         scored = [item for item in self.state.rounds if "kept" in item.facts]
         if scored:
             facts["kept"] = kept_text(scored[-1].facts)
-        if self.state.best is not None:
-            facts |= {"best": str(self.state.best["path"]), "best_iteration": str(self.state.best["iteration"])}
+        if (best := self.state.best) is not None:
+            measure = f"mean return in {self.options.physics}"
+            facts |= best_facts(Path(best["path"]), int(best["iteration"]), float(best["return"]), measure)
         manifest.update_manifest(self.run, facts)
         if self.runner is not None:
             self.runner.facts = {**self.runner.facts, **facts}
 
     def _note(self, item: Round) -> None:
+        from rsl_rl.utils.wandb_log_writer import WandbLogWriter
+
         writer = self.runner.logger.writer if self.runner is not None else None
-        if writer is not None:
+        if self.runner is not None and writer is not None:
+            # Weights & Biases drops what is logged for an iteration that has passed.
+            ordered = isinstance(writer, WandbLogWriter)
+            iteration = self.runner.current_learning_iteration if ordered else item.iteration
             for name, value in scalars(item.facts, item.seconds).items():
-                writer.add_scalar(name, value, item.iteration)
+                writer.add_scalar(name, value, iteration)
             if hasattr(writer, "flush"):
                 writer.flush()
 
