@@ -1,7 +1,7 @@
-"""Franka's samplers: what tasks make an arm with a gripper do, and a margin around it; torques on all nine joints.
+"""Samplers of arms: what tasks make an arm with a gripper do, and a margin around it; torques on all joints.
 
-The following finger has no drive in the tasks, where a mimic constraint moves it; free motion has none, so that here it
-gets a drive like the other's, down to a weak one.
+Franka's following finger has no drive in the tasks, where a mimic constraint moves it; free motion has none, so that
+here it gets a drive like the other's, down to a weak one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ def _bolted(robot: RobotDescription) -> Bolted:
     return Bolted(driven, inertia, margin=0.05, speed=_SPEED, push=push, lively=lively)
 
 
-def _register(robot: RobotDescription) -> None:
-    """Samplers and sizes of one robot."""
-    name, arm = robot.name, _bolted(robot)
-    default_plan(name, shard=2_048, train=SplitSize(32_768, 24), val=SplitSize(512, 100), test=SplitSize(1_024, 200))
+def register(name: str, arm: Bolted) -> None:
+    """Samplers of a robot on a fixed base, whichever it is.
+
+    Args:
+        name: Robot that they are registered for.
+        arm: Its starts and policies.
+    """
 
     @sampler(name, "waves", "smooth motions of 0.1 to 1.5 Hz anywhere in the range", 0.22, 0.35)
     def waves(rng: Rng, count: int, steps: int):
@@ -86,5 +89,8 @@ def _register(robot: RobotDescription) -> None:
         return q, qd, last_step(calm, stiff, steps)
 
 
-_register(FRANKA)
-_register(FRANKA_REACH)
+for _robot in (FRANKA, FRANKA_REACH):
+    default_plan(
+        _robot.name, shard=2_048, train=SplitSize(32_768, 24), val=SplitSize(512, 100), test=SplitSize(1_024, 200)
+    )
+    register(_robot.name, _bolted(_robot))

@@ -205,6 +205,10 @@ def _differences(exact: Any, plain: Any) -> dict[str, Any]:
 
 def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
     """The name that bundles and data sets record; of the file that was read, whatever the environment prefers."""
+    if local and Path(robot.asset_path).is_absolute():
+        from flashnerd_ext.robots.assets.readback import read_asset
+
+        return f"{robot.name}@own-{read_asset(Path(path)).fingerprint()}"
     if local:
         from flashnerd_ext.robots.assets.manifest import read_manifest
         from flashnerd_ext.robots.assets.root import local_root
@@ -217,7 +221,9 @@ def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
 
 
 def robot_usd(robot: RobotDescription) -> str:
-    """Path of the robot's USD below the local asset root, which is built when it is missing."""
+    """Path of the robot's USD: below the local asset root, which is built when it is missing, or the user's own."""
+    if Path(robot.asset_path).is_absolute():
+        return robot.asset_path
     from flashnerd_ext.robots.assets.root import local_root
 
     return str(local_root() / robot.asset_path)
