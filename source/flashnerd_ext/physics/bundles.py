@@ -13,7 +13,7 @@ from flashnerd_ext.bundle.card import Card, parse_card
 from flashnerd_ext.bundle.folder import CARD_FILE
 from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_root
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.robots.own import own_bundles
+from flashnerd_ext.robots.own import own_robots
 from flashnerd_ext.robots.registry import all_robots
 from flashnerd_ext.solver.coupled_map import moving_names
 from flashnerd_ext.solver.mapping import joint_name
@@ -71,7 +71,7 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
         FlashNerdError: When no shipped bundle has the robot's joints.
     """
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
-    folders = own_bundles() | {name: shipped_root() / name for name in shipped()}
+    folders = _own(scene) | {name: shipped_root() / name for name in shipped()}
     cards = {name: parse_card((folder / CARD_FILE).read_bytes()) for name, folder in folders.items()}
     names = [name for name in cards if cards[name].coupling is not None or not coupled_only]
     fitting = [name for name in names if _fits(cards[name], scene)]
@@ -102,6 +102,16 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
         f"no shipped bundle{kind} fits the robot in the scene (its joints: {listed or 'none'}); {available}: choose a "
         "task of one of these robots, or give your own with env.sim.physics.solver_cfg.bundle=PATH."
     )
+
+
+def _own(scene: SceneJoints) -> dict[str, Path]:
+    """Bundles that lie with robots of the user's own which have the joints of a robot in the scene."""
+    there = (scene.joints, *scene.robots)
+    return {
+        name: robot.bundle
+        for name, robot in own_robots().items()
+        if robot.default_bundle != "auto" and set(robot.description.layout.joint_names) in there
+    }
 
 
 def _fits(card: Card, scene: SceneJoints) -> bool:

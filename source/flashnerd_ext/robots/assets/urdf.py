@@ -23,8 +23,8 @@ class Shape:
     """A visual or collision shape in its body's frame.
 
     Args:
-        kind: ``box``, ``sphere``, ``cylinder``, ``capsule`` or ``mesh``.
-        size: Edge lengths, ``(radius,)``, ``(radius, length)`` or the mesh's scale.
+        kind: ``box``, ``sphere``, ``cylinder``, ``capsule``, ``mesh``, or ``points`` for their hull.
+        size: Edge lengths, ``(radius,)``, ``(radius, length)``, the mesh's scale, or coordinates point by point.
         pose: Shape frame in the body [4, 4].
         file: The mesh.
         color: Linear RGB from the URDF's material.
@@ -87,8 +87,15 @@ def load(robot: UrdfRobot) -> Tree:
     Raises:
         FlashNerdError: When the file cannot be parsed, an edit matches nothing, or a moving body has no mass.
     """
-    path = robot.source.path()
-    tree = _parse(path, robot.packages)
+    return edit(parse(robot.source.path(), robot.packages), robot)
+
+
+def edit(tree: Tree, robot: UrdfRobot) -> Tree:
+    """Apply the edits of a description to a tree, wherever it comes from; the tree is changed.
+
+    Raises:
+        FlashNerdError: When an edit matches nothing, a name cannot be one in USD, or a moving body has no mass.
+    """
     _rename(tree, robot)
     _lock(tree, robot)
     _merge(tree, robot)
@@ -103,7 +110,7 @@ def load(robot: UrdfRobot) -> Tree:
         if link.inertia.mass <= 0.0:
             raise FlashNerdError(
                 f"body '{link.name}' of robot '{robot.name}' has no mass: merge it (take it out of keep), or correct "
-                f"{path.name}."
+                f"{Path(robot.source.file).name}."
             )
     return tree
 
@@ -132,7 +139,17 @@ def _origin(element: ElementTree.Element | None) -> Array:
     return pose_of(_numbers(found.get("xyz"), (0, 0, 0)), _numbers(found.get("rpy"), (0, 0, 0)))
 
 
-def _parse(path: Path, packages: dict[str, str]) -> Tree:
+def parse(path: Path, packages: dict[str, str]) -> Tree:
+    """Read a URDF as it is written.
+
+    Args:
+        path: The file.
+        packages: ``package://NAME`` -> folder, relative to the file's own folder; without an entry the nearest folder
+            above the file that is called NAME is taken.
+
+    Raises:
+        FlashNerdError: When it cannot be parsed, or its links and joints are no tree.
+    """
     try:
         robot = ElementTree.parse(path).getroot()
         colors = {m.get("name", ""): _color(m) for m in robot.iterfind("material")}
