@@ -4,7 +4,8 @@
     python scripts/evaluate_dynamics.py models=[flashnerd,nerd] bundles={flashnerd:[run0,run1,run2],nerd:runN} json=OUT
 
 Without an entry in bundles, flashnerd is the bundle shipped under the robot's name or, for a robot of your own, that in
-robots/ROBOT/bundle; any other model is what scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A list is one model, several seeds.
+robots/ROBOT/bundle; any other model is what scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A
+list is one model, several seeds.
 Contacts are detected in the kind that each bundle takes, so that models with variable and with fixed contacts can be
 compared on one data set: models=[flashnerd,flashnerd_fixed] bundles={flashnerd:run0,flashnerd_fixed:run1}.
 touches=2000 also splits E1 and E15 by what touches the ground where a rollout starts (base, thighs, ..., feet only) and

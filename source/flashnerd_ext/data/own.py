@@ -42,8 +42,8 @@ class Walker(Legged):
     def gait(self, rng: Rng, count: int, noise: float) -> Policy:
         """Rhythmic legs at 0.8 to 3.5 Hz in a pattern or with any phases; other joints hold still but for noise.
 
-        Each joint of a leg swings by a size of its own, the same on all legs but for a spread, and for each leg with the
-        same sign or the opposite one, since nothing says which way its joints turn.
+        Each joint of a leg swings by a size of its own, the same on all legs but for a spread. Its sign is the same on
+        most legs and drawn for the others, since nothing says which way joints turn.
         """
         legs, longest = len(self.legs), max(len(leg) for leg in self.legs)
         phase = self.patterns[rng.integers(0, len(self.patterns), count)]

@@ -55,7 +55,9 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         builder.default_shape_cfg.ke, builder.default_shape_cfg.kd = contacts.ke, contacts.kd
     height = 2.0 if contacts is None else robot.base_height
     builder.add_usd(
-        path, xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(*robot.base_quat)), schema_resolvers=_resolvers()
+        path,
+        xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(*robot.base_quat)),
+        schema_resolvers=schema_resolvers(),
     )
     if contacts is None or not contacts.self_collision:
         builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
@@ -152,7 +154,7 @@ def _all_pairs(count: int) -> list[tuple[int, int]]:
     return [(a, b) for a in range(count) for b in range(a + 1, count)]
 
 
-def _resolvers() -> list[Any]:
+def schema_resolvers() -> list[Any]:
     """The schema resolvers that Isaac Lab's Newton manager imports USD with, in its order."""
     from newton.usd import SchemaResolverMjc, SchemaResolverNewton, SchemaResolverPhysx
 

@@ -151,13 +151,21 @@ def parse(path: Path, packages: dict[str, str]) -> Tree:
         FlashNerdError: When it cannot be parsed, or its links and joints are no tree.
     """
     try:
-        robot = ElementTree.parse(path).getroot()
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
+        raise FlashNerdError(f"{path} cannot be read as a URDF: {error}.") from None
+    return parse_element(root, path, packages)
+
+
+def parse_element(robot: ElementTree.Element, path: Path, packages: dict[str, str]) -> Tree:
+    """:func:`parse` of the root element; ``path`` is where meshes are looked for from."""
+    try:
         colors = {m.get("name", ""): _color(m) for m in robot.iterfind("material")}
         for material in robot.iterfind("link/visual/material"):  # a first use may define it for all others
             colors.setdefault(material.get("name", ""), _color(material))
         links = [_link(element, colors, path, packages) for element in robot.iterfind("link")]
         joints = [_joint(element) for element in robot.iterfind("joint")]
-    except (ElementTree.ParseError, AttributeError, TypeError, ValueError, KeyError) as error:
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise FlashNerdError(f"{path} cannot be read as a URDF: {error}.") from None
     children = {joint.child for joint in joints}
     unknown = sorted({name for joint in joints for name in (joint.parent, joint.child)} - {link.name for link in links})
@@ -204,7 +212,7 @@ def _shape(item: ElementTree.Element, path: Path, packages: dict[str, str]) -> S
     pose, get = _origin(item), shape.attrib
     if shape.tag == "mesh":
         scale = tuple(_numbers(get.get("scale"), (1, 1, 1)).tolist())
-        return Shape("mesh", scale, pose, _mesh_file(get["filename"], path, packages))
+        return Shape("mesh", scale, pose, mesh_file(get["filename"], path, packages))
     if shape.tag == "box":
         return Shape("box", tuple(_numbers(get["size"], ()).tolist()), pose)
     if shape.tag == "sphere":
@@ -214,7 +222,8 @@ def _shape(item: ElementTree.Element, path: Path, packages: dict[str, str]) -> S
     raise ValueError(f"geometry <{shape.tag}> is not known")
 
 
-def _mesh_file(name: str, path: Path, packages: dict[str, str]) -> Path:
+def mesh_file(name: str, path: Path, packages: dict[str, str]) -> Path:
+    """The file that a URDF at ``path`` calls ``name``; ``ValueError`` for a package that is not found."""
     if not name.startswith("package://"):
         return (path.parent / name.removeprefix("file://")).resolve()
     package, _, rest = name.removeprefix("package://").partition("/")

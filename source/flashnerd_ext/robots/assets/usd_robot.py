@@ -85,22 +85,13 @@ def _shape_inertia(shape: Prim, body: Prim) -> Inertia:
         capsule = UsdGeom.Capsule(shape)
         radius, length = float(capsule.GetRadiusAttr().Get()), float(capsule.GetHeightAttr().Get())
         solid = inertia.capsule(radius * scale[0], length * scale[0], _DEFAULT_DENSITY)
-        solid = solid.moved(_axis_turn(str(capsule.GetAxisAttr().Get())))
+        solid = solid.moved(tools.axis_turn(str(capsule.GetAxisAttr().Get())))
     else:
         raise FlashNerdError(
             f"collision shape {shape.GetPath()} is a {shape.GetTypeName()} with scale {scale.round(4).tolist()}, whose "
             "mass is not derived here: give its body mass and diagonalInertia in the source."
         )
     return solid.moved(rigid)
-
-
-def _axis_turn(axis: str) -> np.ndarray:
-    """Transform [4, 4] that brings z onto ``axis``."""
-    turn = np.eye(4)
-    columns = {"X": [[0, 0, 1], [0, 1, 0], [-1, 0, 0]], "Y": [[1, 0, 0], [0, 0, 1], [0, -1, 0]]}
-    if axis in columns:
-        turn[:3, :3] = columns[axis]
-    return turn
 
 
 def write_mass(body: Prim) -> None:
