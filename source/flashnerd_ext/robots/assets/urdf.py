@@ -90,8 +90,13 @@ def load(robot: UrdfRobot) -> Tree:
     return edit(parse(robot.source.path(), robot.packages), robot)
 
 
-def edit(tree: Tree, robot: UrdfRobot) -> Tree:
+def edit(tree: Tree, robot: UrdfRobot, massless: bool = False) -> Tree:
     """Apply the edits of a description to a tree, wherever it comes from; the tree is changed.
+
+    Args:
+        tree: Links and joints as they are written.
+        robot: The edits.
+        massless: Let bodies without mass pass.
 
     Raises:
         FlashNerdError: When an edit matches nothing, a name cannot be one in USD, or a moving body has no mass.
@@ -107,7 +112,7 @@ def edit(tree: Tree, robot: UrdfRobot) -> Tree:
                 "another one in rename."
             )
     for link in tree.links.values():
-        if link.inertia.mass <= 0.0:
+        if link.inertia.mass <= 0.0 and not massless:
             raise FlashNerdError(
                 f"body '{link.name}' of robot '{robot.name}' has no mass: merge it (take it out of keep), or correct "
                 f"{Path(robot.source.file).name}."

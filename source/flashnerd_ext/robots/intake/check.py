@@ -55,7 +55,7 @@ def check_inertia(tree: Tree, repair: Sequence[str] = (), masses: Mapping[str, f
             text = f"{wrong}: it gets the inertia of the box around its shapes"
             found.append(warning(name, text))
         elif wrong:
-            mend = f"correct it, or give --repair {name} for the inertia of the box around its shapes"
+            mend = "correct it, or give --repair LINK for the inertia of the box around its shapes"
             found.append(error(name, wrong, mend))
     return found
 
@@ -97,7 +97,7 @@ def check_bodies(tree: Tree, fixed_base: bool) -> list[Finding]:
         mass = link.inertia.mass
         if mass <= 0.0:
             if name in moving or not fixed_base:
-                mend = f"write an inertial, give --mass {name}=KG, or lock the joint that moves it with --lock"
+                mend = "write an inertial, give --mass LINK=KG, or lock the joint that moves it with --lock"
                 found.append(error(name, "a moving link has no mass", mend))
             elif name == tree.root:
                 link.inertia = box_inertia(link, 1.0)
@@ -126,7 +126,7 @@ def _density(name: str, link: Link, points: Array) -> list[Finding]:
     gyration = float(np.sqrt(np.linalg.eigvalsh(link.inertia.tensor)[-1] / mass))
     if gyration > 1.2 * reach + 1e-3:
         text = f"its inertia needs its mass {gyration:.2g} m from the centre, but its shapes reach {reach:.2g} m"
-        found.append(warning(name, text, f"check the inertia, or give --repair {name}"))
+        found.append(warning(name, text, "check the inertia, or give --repair LINK"))
     outside = np.maximum(np.maximum(low - link.inertia.com, link.inertia.com - high), 0.0).max()
     if outside > 0.5 * reach + 0.01:
         found.append(
@@ -144,13 +144,11 @@ def check_joints(tree: Tree) -> list[Finding]:
         low, high = joint.limits
         unit = "m" if joint.kind == "prismatic" else "rad"
         if joint.kind == "continuous":
-            found.append(
-                note(joint.name, "it turns without limits", "data have it within a turn, see limits in robot.toml")
-            )
+            found.append(note(joint.name, "it turns without limits", "data have it within a turn: see robot.toml"))
         elif low > high:
             found.append(error(joint.name, f"its limits are inverted ({low:g} to {high:g} {unit})", "exchange them"))
         elif low == high:
-            mend = f"correct them, or give --lock {joint.name}"
+            mend = "correct them, or give --lock JOINT"
             found.append(error(joint.name, f"its limits leave no range ({low:g} {unit})", mend))
         elif not np.isfinite([low, high]).all():
             found.append(error(joint.name, f"a limit is not finite ({low:g} to {high:g} {unit})", "write both limits"))
@@ -180,7 +178,7 @@ def check_shapes(tree: Tree, feet: Sequence[str], floating: bool) -> list[Findin
     for name, link in tree.links.items():
         files = [shape for shape in link.collisions if shape.kind in ("mesh", "points")]
         if files:
-            found.append(note(name, "a mesh collides", "contacts are of convex shapes: see --collision for which"))
+            found.append(note(name, "a mesh collides", "a convex shape takes its place, as said below"))
         for shape in files:
             found += _readable(name, shape)
     return found
@@ -221,10 +219,10 @@ def check_efforts(
         elif load > 0.0 and limit > ABSURD_EFFORT * load:
             limits[name] = effort_of[name]
             text = (
-                f"its effort limit of {limit:g} is {limit / load:.0f} times what carries the robot, which limits nothing: "
-                f"{limits[name]:.3g} is guessed"
+                f"its effort limit of {limit:g} is {limit / load:.0f} times what carries the robot: "
+                f"{limits[name]:.3g} is guessed in its place"
             )
-            found.append(warning(name, text, f"give --effort '{name}=LIMIT'"))
+            found.append(warning(name, text, "give --effort JOINT=LIMIT"))
         elif limit < load / 10.0:
             text = f"its effort limit of {limit:g} is a tenth or less of what carries the robot ({load:.2g})"
             found.append(warning(name, text, "check it (units?), or give --effort JOINT=LIMIT"))

@@ -21,6 +21,8 @@ FOOT = re.compile(r"foot|feet|toe(?!r)|sole|paw|hoof", re.IGNORECASE)
 """Words for feet in the names of links."""
 ROUND = 1.7
 """Longest edge of a foot's mesh over its shortest, up to which it counts as a ball."""
+SOLE_FROM = 5
+"""Joints of a leg that can keep its sole level."""
 LONG = 2.0
 """Longest edge of a leg's mesh over the middle one, from which on it counts as a rod."""
 CORNERS = 32
@@ -111,21 +113,32 @@ def collision_policies(
             continue
         if name == tree.root or not link.collisions or any(s.kind not in ("mesh", "points") for s in link.collisions):
             continue
-        policy = _policy(hull_points(link), name in feet)
+        policy = _policy(hull_points(link), name in feet, _joints_above(tree, name))
         if policy != "shape":
             policies[re.escape(name)] = policy
         text = {"shape": f"hulls of at most {CORNERS} corners"}.get(policy, f"a {policy}")
-        found.append(note(name, f"its meshes collide as {text}", f"give --collision '{name}=POLICY' for another shape"))
+        found.append(note(name, f"its meshes collide as {text}", "give --collision LINK=POLICY for another shape"))
     return policies, found
 
 
-def _policy(points: Array, foot: bool) -> CollisionPolicy:
+def _joints_above(tree: Tree, link: str) -> int:
+    """How many movable joints lie between the root and a link."""
+    parents, count = {joint.child: joint for joint in tree.joints}, 0
+    while link in parents:
+        count += parents[link].kind != "fixed"
+        link = parents[link].parent
+    return count
+
+
+def _policy(points: Array, foot: bool, joints: int) -> CollisionPolicy:
     corners, _ = mesh.hull_of(points)
     # Edges along the hull's own axes, so that a slanted rod is a rod.
     axes = np.linalg.svd(corners - corners.mean(0), full_matrices=False)[2]
     edges = np.sort(np.ptp(corners @ axes.T, axis=0))
     if foot:
-        return "sphere" if edges[2] <= ROUND * edges[0] else "box"
+        # A leg without an ankle cannot keep a sole level: its foot rolls, whatever its mesh looks like.
+        ankle = joints >= SOLE_FROM and edges[2] > ROUND * edges[0]
+        return "box" if ankle else "sphere"
     return "capsule" if edges[2] >= LONG * edges[1] else "shape"
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.layout import Drive, StateLayout
+from flashnerd_ext.robots.assets.stage import quaternion
 from flashnerd_ext.robots.assets.readback import Asset, read_asset
 from flashnerd_ext.robots.description import ContactDescription, Mirror, RobotDescription
 from flashnerd_ext.robots.intake.check import check_efforts
@@ -52,7 +54,9 @@ class Measured:
 
     Attributes:
         joints: In Newton's order. links: In Newton's order.
-        base: Root link. height: Of the base where the soles touch in the default pose [m].
+        base: Root link.
+        quat: How the world holds a fixed base (x, y, z, w).
+        height: Of a floating base where the soles touch in the default pose [m].
         feet, legs, fore, left: Of a robot that walks.
         inertia: Smallest inertia of each joint [kg m^2 or kg], of an arm.
         tip, reach, turn: What a reach task commands.
@@ -64,6 +68,7 @@ class Measured:
     links: tuple[str, ...]
     base: str
     mass: float
+    quat: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     height: float = 0.0
     feet: tuple[str, ...] = ()
     legs: tuple[tuple[str, ...], ...] = ()
@@ -95,6 +100,9 @@ def measure(usd: Path, intake: Intake, choices: Choices, options: Options) -> Me
     facts = _facts(asset, joints, intake, options)
     roots = [name for name in asset.bodies if name not in {j.child for j in asset.joints if j.parent is not None}]
     measured = Measured(facts, links, roots[0], asset.mass, findings=findings)
+    if choices.fixed_base:
+        x, y, z, w = quaternion(intake.mount[:3, :3])
+        measured.quat = (x, y, z, w)
     probe = Probe(_provisional(usd, measured, choices))
     loads = _walker(measured, probe, choices, options) if choices.feet else _arm(measured, probe, options)
     _efforts(measured, loads, choices, options)
@@ -149,6 +157,7 @@ def _provisional(usd: Path, measured: Measured, choices: Choices) -> RobotDescri
         position_limit={name: joint.limits for name, joint in measured.joints.items()},
         armature={name: joint.armature for name, joint in measured.joints.items()},
         base_link=measured.base,
+        base_quat=measured.quat,
         links=measured.links,
         contacts=ContactDescription(capacity=ROWS, feet=choices.feet) if walks else None,
     )
@@ -195,7 +204,7 @@ def _walker(measured: Measured, probe: Probe, choices: Choices, options: Options
     elif max(heights) - min(heights) > 0.03:
         text = f"in the default pose feet differ by {max(heights) - min(heights):.2g} m in height"
         found.append(warning("default pose", text, "give --default JOINT=ANGLE ..."))
-    com = probe.data.subtree_com[0] if probe.model.nbody > 1 else np.zeros(3)
+    com = probe.data.subtree_com[0]
     away = float(np.linalg.norm((com - middle)[:2]))
     if away > 0.25 * max(measured.height, 1e-3):
         text = f"in the default pose the centre of mass is {away:.2g} m beside the middle of the feet"
@@ -266,7 +275,7 @@ def _bent(measured: Measured, probe: Probe, tip: str) -> np.ndarray:
     low, high = np.where(low < high, low, probe.low), np.where(low < high, high, probe.high)
     probe.place(np.clip(0.0, probe.low, probe.high))
     points = [*(probe.anchor(joint) for joint in probe.chain(tip)), probe.position(tip)]
-    reach = float(sum(np.linalg.norm(b - a) for a, b in zip(points, points[1:], strict=False)))
+    reach = float(sum(np.linalg.norm(b - a) for a, b in pairwise(points)))
     wanted = points[0] + reach * np.array([0.55, 0.0, 0.25])
     best, least = np.clip(0.0, probe.low, probe.high), np.inf
     for _ in range(2000):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
 from flashnerd_ext.robots.assets.inertia import Array
+from flashnerd_ext.robots.intake.choices import SOLE_FROM
 from flashnerd_ext.robots.intake.probe import Probe
 
 STRETCH = {False: 0.75, True: 0.93}
@@ -17,8 +19,6 @@ SEEDS = 24
 """Starts of the search, a leg; the first is the middle of the limits."""
 FREE = 1.6
 """Joints without limits are searched so far to both sides [rad]."""
-SOLE_FROM = 5
-"""A leg with so many joints can keep its sole level."""
 DIGITS = 3
 
 
@@ -50,7 +50,7 @@ def legs_of(probe: Probe, feet: Sequence[str]) -> list[Leg]:
     for foot in feet:
         joints = probe.chain(foot)
         points = [*(probe.anchor(joint) for joint in joints), probe.centre(foot)]
-        parts = [float(np.linalg.norm(b - a)) for a, b in zip(points, points[1:], strict=False)]
+        parts = [float(np.linalg.norm(b - a)) for a, b in pairwise(points)]
         # The first of parts of nearly one length: thigh and shank often have the same.
         thigh = next(i for i, part in enumerate(parts) if part > 0.8 * max(parts))
         below = joints[thigh + 1 :]
@@ -84,7 +84,9 @@ def _solve(probe: Probe, leg: Leg, columns: list[int], pose: Array, height: floa
         pose[columns] = q
         probe.place(pose)
         hip, foot = probe.anchor(leg.thigh), probe.centre(leg.foot)
-        parts = [(foot - hip + np.array([0.0, 0.0, height])) / leg.length, 0.02 * (q - np.clip(0.0, low, high))]
+        # Under the hip from the side; as far out as the leg hangs by itself.
+        wanted = np.array([hip[0], leg.home[1], hip[2] - height])
+        parts = [(foot - wanted) / leg.length, 0.02 * (q - np.clip(0.0, low, high))]
         if level:
             parts.append(0.5 * Rotation.from_matrix(sole.T @ probe.rotation(leg.foot)).as_rotvec())
         return np.concatenate(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def newton_order(usd: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class Probe:
-    """A robot's MuJoCo model with its base at the origin, upright.
+    """A robot's MuJoCo model; positions and orientations are those in the base's frame.
 
     Args:
         robot: A description with limits and links; gains and default pose may still be missing.
@@ -70,29 +71,38 @@ class Probe:
         self._mujoco.mj_kinematics(self.model, self.data)
         self._mujoco.mj_comPos(self.model, self.data)
 
+    def _base(self) -> tuple[Array, Array]:
+        """Origin [3] and orientation [3, 3] of the base in the world."""
+        body = self.bodies[self.robot.base_link]
+        return self.data.xpos[body], self.data.xmat[body].reshape(3, 3)
+
+    def _local(self, point: Array) -> Array:
+        origin, turn = self._base()
+        return turn.T @ (point - origin)
+
     def position(self, link: str) -> Array:
         """Origin of a link [3]."""
-        return self.data.xpos[self.bodies[link]].copy()
+        return self._local(self.data.xpos[self.bodies[link]])
 
     def rotation(self, link: str) -> Array:
         """Orientation of a link [3, 3]."""
-        return self.data.xmat[self.bodies[link]].reshape(3, 3).copy()
+        return self._base()[1].T @ self.data.xmat[self.bodies[link]].reshape(3, 3)
 
     def centre(self, link: str) -> Array:
         """Middle of a link's shapes, or its origin where it has none [3]."""
         geoms = [g for g in range(self.model.ngeom) if self.model.geom_bodyid[g] == self.bodies[link]]
-        return np.mean([self.data.geom_xpos[g] for g in geoms], axis=0) if geoms else self.position(link)
+        return self._local(np.mean([self.data.geom_xpos[g] for g in geoms], axis=0)) if geoms else self.position(link)
 
     def anchor(self, joint: str) -> Array:
         """Anchor of a joint [3]."""
-        return self.data.xanchor[self._joint(joint)].copy()
+        return self._local(self.data.xanchor[self._joint(joint)])
 
     def _joint(self, joint: str) -> int:
         return int(self.model.dof_jntid[self.dof[self.joints.index(joint)]])
 
     def axis(self, joint: str) -> Array:
         """Axis of a joint [3]."""
-        return self.data.xaxis[self._joint(joint)].copy()
+        return self._base()[1].T @ self.data.xaxis[self._joint(joint)]
 
     def chain(self, link: str) -> tuple[str, ...]:
         """Joints that move a link, from the base on."""
@@ -103,8 +113,8 @@ class Probe:
         return tuple(found[::-1])
 
     def lowest(self, link: str | None = None) -> tuple[float, str]:
-        """Height of the lowest point of a link's shapes, or of all [m], and whose it is."""
-        kinds, found = self._mujoco.mjtGeom, []
+        """Height over the base's origin of the lowest point of a link's shapes, or of all [m], and whose it is."""
+        kinds, found, origin = self._mujoco.mjtGeom, [], float(self._base()[0][2])
         for geom in range(self.model.ngeom):
             name = self.names.get(int(self.model.geom_bodyid[geom]))
             if name is None or (link is not None and name != link):
@@ -125,14 +135,14 @@ class Probe:
                 reach = -float((self.model.mesh_vert[first : first + int(self.model.mesh_vertnum[mesh])] @ down).min())
             else:
                 continue
-            found.append((float(self.data.geom_xpos[geom][2]) - reach, name))
+            found.append((float(self.data.geom_xpos[geom][2]) - reach - origin, name))
         return min(found, default=(0.0, ""))
 
     def leg_length(self, foot: str) -> float:
         """Longest way from the base to a foot along its joints [m]."""
         self.place(np.clip(0.0, self.low, self.high))
         points = [*(self.anchor(joint) for joint in self.chain(foot)), self.centre(foot)]
-        return float(sum(np.linalg.norm(b - a) for a, b in zip(points, points[1:], strict=False)))
+        return float(sum(np.linalg.norm(b - a) for a, b in pairwise(points)))
 
     @property
     def mass(self) -> float:

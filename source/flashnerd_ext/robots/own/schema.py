@@ -297,6 +297,8 @@ def _task(table: Table, links: tuple[str, ...]) -> OwnTask:
         turn=table.numbers("turn", 3, ()),
         speed=tuple(spans.span(key) for key in rows if key.startswith("speed")),
     )
+    if not re.fullmatch(r"FlashNeRD-[A-Za-z0-9-]+", task.name):
+        raise table.error("name", f"is '{task.name}', but FlashNeRD- and then letters, digits and - are needed")
     for key, value in (("reach", reach), ("speed", speed)):
         if len(value) not in (0, 3):
             raise table.error(key, f"has {len(value)} ranges, but 3 are needed")
@@ -337,7 +339,11 @@ def _description(
     ranges = _conditions(top.table("conditions", {}), links)
     names = tuple(joints)
     pick = {key: {joint: values[key] for joint, values in joints.items()} for key in next(iter(joints.values()))}
-    limited = [joint for joint in names if pick["kind"][joint] != "continuous"]
+    limited = [
+        joint
+        for joint in names
+        if pick["kind"][joint] != "continuous" and pick["limits"][joint][1] - pick["limits"][joint][0] < 4.0 * math.pi
+    ]
     contacts, mirror = None, None
     if floating:
         contacts, mirror = _contacts(top.table("contacts"), links), _mirror(top.table("mirror", {}), names)
