@@ -1,4 +1,4 @@
-"""Tasks of the user's own robots: registered from their ``robot.toml``, their ``task.py`` imported when it is asked for.
+"""Tasks of the user's own robots: registered from ``robot.toml``; ``task.py`` is imported when it is asked for.
 
 See :mod:`flashnerd_ext.robots.own`; ``scripts/new_robot.py`` writes both files.
 """

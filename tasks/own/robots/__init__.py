@@ -1,4 +1,4 @@
-"""The folders of the user's own robots as packages: ``flashnerd_tasks.own.robots.NAME.task`` is ``robots/NAME/task.py``.
+"""Folders of the user's own robots as packages: ``flashnerd_tasks.own.robots.NAME.task`` is ``robots/NAME/task.py``.
 
 Importing this package imports none of them.
 """

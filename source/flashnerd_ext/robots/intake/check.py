@@ -155,9 +155,6 @@ def check_joints(tree: Tree) -> list[Finding]:
         elif joint.kind == "revolute" and high - low > TURNS + 0.1:
             text = f"its range of {high - low:.3g} rad is several turns"
             found.append(warning(joint.name, text, "give --range JOINT=LOW,HIGH for what it really has"))
-        if joint.mimic is not None:
-            text = f"it follows {joint.mimic[0]}, and following joints are not supported: it is locked at 0"
-            found.append(warning(joint.name, text, f"give --lock {joint.mimic[0]} too if that leaves half a gripper"))
         if not np.isfinite(joint.velocity):
             found.append(note(joint.name, "it has no velocity limit", "nothing here needs one"))
     return found

@@ -13,7 +13,7 @@ from flashnerd_ext.robots.assets.description import CollisionPolicy, Drive, Urdf
 from flashnerd_ext.robots.assets.inertia import Array
 from flashnerd_ext.robots.assets.urdf import Link, Tree
 from flashnerd_ext.robots.intake.check import hull_points
-from flashnerd_ext.robots.intake.findings import Finding, note
+from flashnerd_ext.robots.intake.findings import Finding, note, warning
 from flashnerd_ext.robots.intake.options import Options
 from flashnerd_ext.robots.intake.source import Intake, local_file
 
@@ -58,7 +58,11 @@ def choose(intake: Intake, options: Options) -> Choices:
     rename = _rename(tree, found)
     # From here on, names are those of the asset.
     lock = _named(options.lock, [rename.get(joint.name, joint.name) for joint in tree.joints], "--lock")
-    lock += [rename.get(j.name, j.name) for j in tree.joints if j.mimic is not None and j.kind != "fixed"]
+    for joint in tree.joints:
+        if joint.mimic is not None and joint.kind != "fixed":
+            text = f"it follows {joint.mimic[0]}, and joints that follow are not supported: it is locked at 0"
+            found.append(warning(joint.name, text, f"give --lock {joint.mimic[0]} too if that leaves half a gripper"))
+            lock.append(rename.get(joint.name, joint.name))
     moving = [j for j in tree.joints if j.kind != "fixed" and rename.get(j.name, j.name) not in lock]
     clusters = _clusters(tree, {joint.child for joint in moving})
     feet, by_name = _feet(tree, clusters, [joint.parent for joint in moving])

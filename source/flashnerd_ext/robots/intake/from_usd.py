@@ -16,7 +16,7 @@ from flashnerd_ext.robots.assets.pxr_api import Prim, Usd, UsdGeom, UsdPhysics
 from flashnerd_ext.robots.assets.readback import Joint, inertia_of, joint_of
 from flashnerd_ext.robots.assets.urdf import Link, Shape, Tree, UrdfJoint
 from flashnerd_ext.robots.assets.usd_robot import expand_instances, write_mass
-from flashnerd_ext.robots.intake.findings import error, note, warning
+from flashnerd_ext.robots.intake.findings import error, warning
 from flashnerd_ext.robots.intake.source import Intake, reframed
 
 KNOWN = ("PhysicsRevoluteJoint", "PhysicsPrismaticJoint", "PhysicsFixedJoint")
@@ -98,8 +98,6 @@ def _build(intake: Intake, bodies: list[Prim], joints: list[Prim]) -> None:
 
 def _joint(joint: Joint, intake: Intake) -> UrdfJoint:
     intake.drives[joint.name] = Drive(joint.stiffness, joint.damping, joint.armature)
-    if joint.mimic is not None:
-        intake.findings.append(note(joint.name, f"it follows {joint.mimic[0]}"))
     free = joint.kind == "revolute" and not np.isfinite(joint.limits).all()
     assert joint.parent is not None
     return UrdfJoint(

@@ -10,8 +10,8 @@ import numpy as np
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.layout import Drive, StateLayout
-from flashnerd_ext.robots.assets.stage import quaternion
 from flashnerd_ext.robots.assets.readback import Asset, read_asset
+from flashnerd_ext.robots.assets.stage import quaternion
 from flashnerd_ext.robots.description import ContactDescription, Mirror, RobotDescription
 from flashnerd_ext.robots.intake.check import check_efforts
 from flashnerd_ext.robots.intake.choices import Choices
@@ -343,9 +343,7 @@ def _round(value: float) -> float:
 
 
 def refuse_unstable(measured: Measured) -> list[Finding]:
-    """What would make no robot: no joints, or a height of nothing."""
-    if not measured.joints:
-        return [error("file", "no joint of it moves", "give the file of a robot")]
+    """A height that no robot stands at."""
     if measured.feet and measured.height <= 0.0:
         return [error("default pose", f"the base stands {measured.height:g} m high", "give --default, or other --feet")]
     return []

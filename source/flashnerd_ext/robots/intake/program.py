@@ -20,7 +20,7 @@ from flashnerd_ext.robots.intake.choices import Choices, choose, collision_polic
 from flashnerd_ext.robots.intake.findings import Finding, counted, sorted_findings, table
 from flashnerd_ext.robots.intake.measure import Measured, measure, refuse_unstable
 from flashnerd_ext.robots.intake.options import Options, parse
-from flashnerd_ext.robots.intake.source import read
+from flashnerd_ext.robots.intake.source import Intake, read
 from flashnerd_ext.robots.intake.write import check_target, robot_toml, task_py, write_folder
 from flashnerd_ext.robots.own.schema import FILE, load_own
 
@@ -34,6 +34,23 @@ class Refused(FlashNerdError):
         super().__init__(
             f"{errors} error{'s' if errors != 1 else ''} in the robot's file, see the table: nothing was written."
         )
+
+
+@dataclasses.dataclass
+class Examined:
+    """A robot that was read and checked, as far as that goes without a simulator.
+
+    Attributes:
+        intake: What the file says.
+        tree: Links and joints as they will be written.
+        choices: Base, feet, and the description that the asset is written by.
+        findings: Everything that was found; no errors.
+    """
+
+    intake: Intake
+    tree: Tree
+    choices: Choices
+    findings: list[Finding]
 
 
 @dataclasses.dataclass
@@ -53,12 +70,8 @@ class Prepared:
     findings: list[Finding]
 
 
-def prepare(options: Options, folder: Path) -> Prepared:
-    """Read, check, convert and measure a robot.
-
-    Args:
-        options: What the command says.
-        folder: Where the asset is written, as ``NAME.usda``.
+def examine(options: Options) -> Examined:
+    """Read and check a robot.
 
     Raises:
         Refused: When the file has errors.
@@ -74,15 +87,30 @@ def prepare(options: Options, folder: Path) -> Prepared:
     found += merged
     found += check_joints(_with_ranges(tree, options)) + check_shapes(tree, choices.feet, not choices.fixed_base)
     _refuse(found)
-    policies, shapes = collision_policies(tree, choices.feet, options)
-    found += shapes
-    usd = write_tree(dataclasses.replace(choices.robot, collision=policies), tree, folder / f"{options.name}.usda")
     if not any(joint.kind != "fixed" for joint in tree.joints):
         raise FlashNerdError(f"no joint of {options.path} moves: give the file of a robot.")
-    measured = measure(usd, intake, choices, options)
-    found += measured.findings + refuse_unstable(measured)
+    policies, shapes = collision_policies(tree, choices.feet, options)
+    choices.robot = dataclasses.replace(choices.robot, collision=policies)
+    return Examined(intake, tree, choices, found + shapes)
+
+
+def prepare(options: Options, folder: Path) -> Prepared:
+    """Read, check, convert and measure a robot.
+
+    Args:
+        options: What the command says.
+        folder: Where the asset is written, as ``NAME.usda``.
+
+    Raises:
+        Refused: When the file has errors.
+        FlashNerdError: When an option does not fit the file.
+    """
+    examined = examine(options)
+    usd = write_tree(examined.choices.robot, examined.tree, folder / f"{options.name}.usda")
+    measured = measure(usd, examined.intake, examined.choices, options)
+    found = examined.findings + measured.findings + refuse_unstable(measured)
     _refuse(found)
-    return Prepared(usd, choices, measured, sorted_findings(found))
+    return Prepared(usd, examined.choices, measured, sorted_findings(found))
 
 
 def _merged(raw: Tree, choices: Choices) -> tuple[Tree, list[Finding]]:
