@@ -10,7 +10,7 @@ import numpy as np
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.assets import inertia, mesh
 from flashnerd_ext.robots.assets.inertia import Array, Inertia
-from flashnerd_ext.robots.assets.urdf import Link, Shape, Tree
+from flashnerd_ext.robots.assets.urdf import Link, Tree
 from flashnerd_ext.robots.assets.urdf_robot import points_of
 from flashnerd_ext.robots.intake.findings import Finding, error, note, warning
 
@@ -20,6 +20,7 @@ DENSITY = (50.0, 20_000.0)
 """Densities of a body's hull that make sense, from hollow plastic to dense metal [kg/m^3]."""
 SMALL = 1e-9
 """Hulls below this are no bodies [m^3]."""
+MEND = "correct it, or give --repair LINK for the inertia of the box around its shapes"
 TURNS = 4.0 * np.pi
 """A revolute joint with a wider range than this has no limits worth the name [rad]."""
 ABSURD_EFFORT = 30.0
@@ -41,6 +42,7 @@ def check_inertia(tree: Tree, repair: Sequence[str] = (), masses: Mapping[str, f
         if name not in tree.links and name != "*":
             raise FlashNerdError(f"the link '{name}' of --mass or --repair is not in the file.")
     found = []
+    welded = {name for joint in tree.joints if joint.kind == "fixed" for name in (joint.parent, joint.child)}
     for name, link in tree.links.items():
         if masses and name in masses:
             link.inertia = box_inertia(link, masses[name])
@@ -54,9 +56,10 @@ def check_inertia(tree: Tree, repair: Sequence[str] = (), masses: Mapping[str, f
             link.inertia = box_inertia(link, link.inertia.mass)
             text = f"{wrong}: it gets the inertia of the box around its shapes"
             found.append(warning(name, text))
+        elif wrong and name in welded:
+            found.append(warning(name, wrong, "it is added to the body that it is fixed to; correct it"))
         elif wrong:
-            mend = "correct it, or give --repair LINK for the inertia of the box around its shapes"
-            found.append(error(name, wrong, mend))
+            found.append(error(name, wrong, MEND))
     return found
 
 
@@ -90,7 +93,7 @@ def hull_points(link: Link) -> Array:
 
 
 def check_bodies(tree: Tree, fixed_base: bool) -> list[Finding]:
-    """Masses of merged bodies against the shapes that they have."""
+    """Masses and inertias of merged bodies, and against the shapes that they have."""
     found = []
     moving = {joint.child for joint in tree.joints if joint.kind != "fixed"}
     for name, link in tree.links.items():
@@ -102,6 +105,9 @@ def check_bodies(tree: Tree, fixed_base: bool) -> list[Finding]:
             elif name == tree.root:
                 link.inertia = box_inertia(link, 1.0)
                 found.append(note(name, "the base has no mass: it gets 1 kg, which nothing depends on"))
+            continue
+        if wrong := wrong_inertia(link.inertia):
+            found.append(error(name, wrong, MEND))
             continue
         points = hull_points(link)
         if len(points) < 4:
@@ -176,19 +182,20 @@ def check_shapes(tree: Tree, feet: Sequence[str], floating: bool) -> list[Findin
         files = [shape for shape in link.collisions if shape.kind in ("mesh", "points")]
         if files:
             found.append(note(name, "a mesh collides", "a convex shape takes its place, as said below"))
-        for shape in files:
-            found += _readable(name, shape)
     return found
 
 
-def _readable(name: str, shape: Shape) -> list[Finding]:
-    if shape.kind != "mesh" or shape.file is None:
-        return []
-    try:
-        mesh.load_mesh(shape.file)
-    except FlashNerdError as failed:
-        return [error(name, str(failed).rstrip("."), "correct the file")]
-    return []
+def check_meshes(tree: Tree) -> list[Finding]:
+    """Mesh files that cannot be read; everything that follows looks into them."""
+    found = []
+    for name, link in tree.links.items():
+        for file in dict.fromkeys(shape.file for shape in (*link.collisions, *link.visuals)):
+            try:
+                if file is not None:
+                    mesh.load_mesh(file)
+            except FlashNerdError as failed:
+                found.append(error(name, str(failed).rstrip("."), "correct the file, or leave the shape out"))
+    return found
 
 
 def check_efforts(

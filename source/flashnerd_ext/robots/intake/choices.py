@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from flashnerd_ext.errors import FlashNerdError, nearest
 from flashnerd_ext.robots.assets import mesh
 from flashnerd_ext.robots.assets.description import CollisionPolicy, Drive, UrdfRobot
 from flashnerd_ext.robots.assets.inertia import Array
-from flashnerd_ext.robots.assets.urdf import Link, Tree
+from flashnerd_ext.robots.assets.urdf import Link, Shape, Tree
+from flashnerd_ext.robots.assets.urdf_robot import points_of
 from flashnerd_ext.robots.intake.check import hull_points
 from flashnerd_ext.robots.intake.findings import Finding, note, warning
 from flashnerd_ext.robots.intake.options import Options
@@ -27,6 +28,13 @@ LONG = 2.0
 """Longest edge of a leg's mesh over the middle one, from which on it counts as a rod."""
 CORNERS = 32
 """Corners of a collision hull; what touches has few points to touch with."""
+
+
+SHAKE = 5e-4
+"""How far a hull's corners are moved [m]."""
+MESHES = ("mesh", "points")
+GRID = 4
+"""Digits after the point of a hull's corners [m]."""
 
 
 @dataclass
@@ -98,7 +106,7 @@ def choose(intake: Intake, options: Options) -> Choices:
 def collision_policies(
     tree: Tree, feet: tuple[str, ...], options: Options
 ) -> tuple[dict[str, CollisionPolicy], list[Finding]]:
-    """Which simple shape stands for a body's meshes, by its form; what the user says comes first.
+    """Which simple shape stands for a body's meshes, by its form; what the user says comes first. Hulls are made here.
 
     Args:
         tree: The edited tree.
@@ -115,14 +123,30 @@ def collision_policies(
     for name, link in tree.links.items():
         if any(re.fullmatch(pattern, name) for pattern in options.collision):
             continue
-        if name == tree.root or not link.collisions or any(s.kind not in ("mesh", "points") for s in link.collisions):
+        meshes = [shape for shape in link.collisions if shape.kind in MESHES]
+        if not meshes:
             continue
-        policy = _policy(hull_points(link), name in feet, _joints_above(tree, name))
+        # A trunk may be long without being a rod, and beside simple shapes a mesh is a part of something.
+        alone = name != tree.root and len(meshes) == len(link.collisions)
+        policy = _policy(hull_points(link), name in feet, _joints_above(tree, name)) if alone else "shape"
         if policy != "shape":
             policies[re.escape(name)] = policy
+        else:
+            link.collisions = [_hull(shape) if shape.kind in MESHES else shape for shape in link.collisions]
         text = {"shape": f"hulls of at most {CORNERS} corners"}.get(policy, f"a {policy}")
         found.append(note(name, f"its meshes collide as {text}", "give --collision LINK=POLICY for another shape"))
     return policies, found
+
+
+def _hull(shape: Shape) -> Shape:
+    """A mesh as the corners of its hull: few, on a grid, and no four of them in one plane.
+
+    MuJoCo merges facets that lie in one plane. Whether it does hung on digits of their corners that its text form does
+    not keep, so that the exported model could not be read back; a shake of half a millimetre decides it.
+    """
+    corners, _ = mesh.hull_of(points_of(shape), CORNERS)
+    corners = corners + np.random.default_rng(0).uniform(-SHAKE, SHAKE, corners.shape)
+    return replace(shape, kind="points", size=tuple(corners.round(GRID).ravel().tolist()), pose=np.eye(4), file=None)
 
 
 def _joints_above(tree: Tree, link: str) -> int:

@@ -30,6 +30,8 @@ CLEARANCE = 0.03
 """A velocity task resets so high above standing [m]."""
 ROWS = 12
 """Contact rows at least."""
+WRIST = 0.1
+"""Least share of the largest load that a joint of an arm is taken to carry."""
 LIGHT = 1e-4
 """An inertia about a joint below this is worth a rotor's inertia [kg m^2]."""
 
@@ -265,7 +267,19 @@ def _arm(measured: Measured, probe: Probe, options: Options) -> dict[str, float]
         if value < LIGHT and measured.joints[name].kind != "prismatic":
             text = f"the inertia about it is {value:.2g} kg m^2 at least, which small torques throw about"
             found.append(warning(name, text, f"give --armature {name}=VALUE, the rotor's inertia times gear squared"))
-    return dict(zip(measured.joints, (float(x) for x in probe.weight()), strict=True))
+    weight = probe.weight()
+    loads = {}
+    for index, (name, joint) in enumerate(measured.joints.items()):
+        # Gravity asks nothing of a wrist that turns about its own length, which does not make its motor absurd.
+        alike = [
+            w for w, other in zip(weight, measured.joints.values(), strict=True) if _slides(other) == _slides(joint)
+        ]
+        loads[name] = float(max(weight[index], WRIST * max(alike)))
+    return loads
+
+
+def _slides(joint: JointFacts) -> bool:
+    return joint.kind == "prismatic"
 
 
 def _bent(measured: Measured, probe: Probe, tip: str) -> np.ndarray:

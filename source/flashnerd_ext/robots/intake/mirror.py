@@ -7,7 +7,10 @@ import numpy as np
 from flashnerd_ext.robots.description import Mirror
 from flashnerd_ext.robots.intake.probe import Probe
 
-SIDES = (("left", "right"), ("Left", "Right"), ("LEFT", "RIGHT"), ("L", "R"), ("l", "r"), ("lf", "rf"))
+SIDES = (
+    ("left", "right"), ("Left", "Right"), ("LEFT", "RIGHT"), ("L_", "R_"), ("_L", "_R"), ("l_", "r_"), ("_l", "_r"),
+    ("L", "R"), ("l", "r"),
+)  # fmt: skip
 """What says left and right in names; the first pair that makes every name another known one is taken."""
 POSITION, MASS, ANGLE = 2e-3, 0.02, 1e-3
 """How far an image may be off [m, share, 1 - cosine]."""

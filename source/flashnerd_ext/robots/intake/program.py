@@ -15,7 +15,7 @@ from flashnerd_ext.files import atomic_write, write_json
 from flashnerd_ext.robots.assets import urdf
 from flashnerd_ext.robots.assets.urdf import Tree
 from flashnerd_ext.robots.assets.urdf_robot import write_tree
-from flashnerd_ext.robots.intake.check import check_bodies, check_inertia, check_joints, check_shapes
+from flashnerd_ext.robots.intake.check import check_bodies, check_inertia, check_joints, check_meshes, check_shapes
 from flashnerd_ext.robots.intake.choices import Choices, choose, collision_policies
 from flashnerd_ext.robots.intake.findings import Finding, counted, sorted_findings, table
 from flashnerd_ext.robots.intake.measure import Measured, measure, refuse_unstable
@@ -80,11 +80,12 @@ def examine(options: Options) -> Examined:
     intake = read(options.path, options.package, options.root)
     _refuse(intake.findings)
     assert intake.tree is not None
+    _refuse([*intake.findings, *check_meshes(intake.tree)])
     found = [*intake.findings, *check_inertia(intake.tree, options.repair, options.mass)]
     choices = choose(intake, options)
     found += choices.findings
     tree, merged = _merged(intake.tree, choices)
-    found += merged
+    found += [finding for finding in merged if finding not in found]
     found += check_joints(_with_ranges(tree, options)) + check_shapes(tree, choices.feet, not choices.fixed_base)
     _refuse(found)
     if not any(joint.kind != "fixed" for joint in tree.joints):
