@@ -85,6 +85,7 @@ def test_inertias_of_an_arm_are_the_least_over_its_poses(home: Path) -> None:
     inertia = load_own(home / "robots/picker").data.inertia
     # The last link swings about its end: 0.01 + 1.0 * 0.15^2 whatever the pose.
     assert inertia["joint3"] == pytest.approx(0.0325, rel=0.01)
+    assert get_robot("picker").layout.position_free == ("joint1",), "the first joint turns about the vertical"
     # Both links about the second joint: least when folded as far as the limit of 2 rad lets them.
     rod, middle = 0.01 + 0.15**2, 0.3**2 + 0.15**2 + 2 * 0.3 * 0.15 * np.cos(2.0)
     assert rod + 0.01 + middle - 1e-6 <= inertia["joint2"] < 1.1 * (rod + 0.01 + middle)

@@ -148,6 +148,9 @@ def test_faults_are_mended_where_the_command_says_so(tmp_path: Path, dog: str) -
     expected = 0.6 / 12.0 * np.array([0.04**2 + 0.18**2, 0.04**2 + 0.18**2, 2 * 0.04**2])
     np.testing.assert_allclose(np.diag(link.inertia.tensor), expected, rtol=1e-6)
     assert not wrong_inertia(link.inertia)
+    wished, _ = _examined(tmp_path, dog, repair=("FL_thigh",))
+    assert wished is not None
+    np.testing.assert_allclose(np.diag(wished.tree.links["FL_thigh"].inertia.tensor), expected, rtol=1e-6)
     massless, _ = _examined(tmp_path, changed(dog, '<mass value="0.6"/>', '<mass value="0"/>'), mass={"FL_thigh": 0.4})
     assert massless is not None and massless.tree.links["FL_thigh"].inertia.mass == pytest.approx(0.4)
     ranged, findings = _examined(

@@ -32,7 +32,7 @@ def check_inertia(tree: Tree, repair: Sequence[str] = (), masses: Mapping[str, f
 
     Args:
         tree: Links as they are written, nothing merged yet.
-        repair: Links whose inertia becomes that of the box around their shapes where it cannot be one; ``*`` is all.
+        repair: Links whose inertia becomes that of the box around their shapes; ``*`` is all whose inertia cannot be one.
         masses: Link -> mass that it is given, with the inertia of the box around its shapes [kg].
 
     Raises:
@@ -52,10 +52,9 @@ def check_inertia(tree: Tree, repair: Sequence[str] = (), masses: Mapping[str, f
         if link.inertia.mass <= 0.0:
             continue
         wrong = wrong_inertia(link.inertia)
-        if wrong and ("*" in repair or name in repair):
+        if name in repair or (wrong and "*" in repair):
             link.inertia = box_inertia(link, link.inertia.mass)
-            text = f"{wrong}: it gets the inertia of the box around its shapes"
-            found.append(warning(name, text))
+            found.append(note(name, "it gets the inertia of the box around its shapes, at its own mass", wrong))
         elif wrong and name in welded:
             found.append(warning(name, wrong, "it is added to the body that it is fixed to; correct it"))
         elif wrong:

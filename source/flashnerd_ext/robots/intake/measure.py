@@ -62,6 +62,7 @@ class Measured:
         feet, legs, fore, left: Of a robot that walks.
         inertia: Smallest inertia of each joint [kg m^2 or kg], of an arm.
         tip, reach, turn: What a reach task commands.
+        turntable: Joint about the vertical that carries everything: its angle changes nothing.
         fixed_rows: Links of fixed contact rows.
         mirror: Its left-right symmetry, where it has one.
     """
@@ -80,6 +81,7 @@ class Measured:
     tip: str = ""
     reach: tuple[tuple[float, float], ...] = ()
     turn: tuple[float, ...] = ()
+    turntable: str = ""
     fixed_rows: tuple[str, ...] = ()
     mirror: Mirror | None = None
     findings: list[Finding] = field(default_factory=list)
@@ -244,6 +246,7 @@ def _arm(measured: Measured, probe: Probe, options: Options) -> dict[str, float]
     if tip not in measured.links:
         raise FlashNerdError(f"--tip is '{tip}', but the links are {', '.join(measured.links)}.")
     measured.tip = tip
+    measured.turntable = _turntable(measured, probe)
     if zero and probe.chain(tip):
         pose = _bent(measured, probe, tip)
     probe.place(pose)
@@ -276,6 +279,16 @@ def _arm(measured: Measured, probe: Probe, options: Options) -> dict[str, float]
         ]
         loads[name] = float(max(weight[index], WRIST * max(alike)))
     return loads
+
+
+def _turntable(measured: Measured, probe: Probe) -> str:
+    """The first joint of every chain, if it turns about the vertical of the world; else nothing."""
+    firsts = {chain[0] for link in measured.links if (chain := probe.chain(link))}
+    probe.place(np.clip(0.0, probe.low, probe.high))
+    for joint in firsts if len(firsts) == 1 else ():
+        if not _slides(measured.joints[joint]) and abs(probe.upward(joint)) > 1.0 - 1e-9:
+            return joint
+    return ""
 
 
 def _slides(joint: JointFacts) -> bool:

@@ -104,6 +104,10 @@ class Probe:
         """Axis of a joint [3]."""
         return self._base()[1].T @ self.data.xaxis[self._joint(joint)]
 
+    def upward(self, joint: str) -> float:
+        """How much of a joint's axis points up in the world, -1 to 1."""
+        return float(self.data.xaxis[self._joint(joint)][2])
+
     def chain(self, link: str) -> tuple[str, ...]:
         """Joints that move a link, from the base on."""
         found, body = [], self.bodies[link]

@@ -83,7 +83,10 @@ def robot_toml(name: str, source: str, asset: str, measured: Measured, command: 
         f"links = {_list(measured.links)}  # in the simulator's order, which contact rows count by",
     ]
     if not walks:
-        lines.append("position_free = []  # joints whose angle changes nothing, such as one about the vertical")
+        free = (measured.turntable,) if measured.turntable else ()
+        lines.append(
+            f"position_free = {_list(free)}  # joints whose angle changes nothing: about the vertical, measured"
+        )
     lines += ["", "[base]", f"floating = {_bool(walks)}", f"link = {_text(measured.base)}"]
     if walks:
         lines += [
