@@ -135,6 +135,18 @@ def test_data_training_and_task_run_on_it_unchanged(home: Path, bundle: Path) ->
     }  # fmt: skip
 
 
+def test_data_of_a_robot_that_was_edited_since_are_not_gone_on_with(home: Path, bundle: Path) -> None:
+    path = home / "robots/rex/robot.toml"
+    text = path.read_text()
+    path.write_text(text.replace("base_mass = [-0.25, 0.3]", "").replace("stiffness = 20,", "stiffness = 30,"))
+    try:
+        with pytest.raises(FlashNerdError, match="layout differ"):
+            load_or_export(get_robot("rex"), home / "data_rex")
+    finally:
+        path.write_text(text)
+    assert load_or_export(get_robot("rex"), home / "data_rex").robot == "rex"
+
+
 def test_an_arm_gets_a_bundle_of_coupled_mode(home: Path) -> None:
     card = json.loads((trained(home, "picker", span=1) / "card.json").read_text())
     assert card["coupling"]["label"] == "qacc_smooth" and card["simulation"]["dt"] == pytest.approx(1 / 240)

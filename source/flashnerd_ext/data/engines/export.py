@@ -91,7 +91,7 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         )
     return ExportedModel(
         robot=robot.name,
-        asset_key=_asset_key(robot, path, local=usd_path is None),
+        asset_key=asset_key(robot, path, local=usd_path is None),
         xml=xml,
         fields=_differences(exact, import_module("mujoco").MjModel.from_xml_string(xml)),
         joint_names=tuple(wanted),
@@ -205,7 +205,7 @@ def _differences(exact: Any, plain: Any) -> dict[str, Any]:
     return fields
 
 
-def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
+def asset_key(robot: RobotDescription, path: str, local: bool) -> str:
     """The name that bundles and data sets record; of the file that was read, whatever the environment prefers."""
     if local and Path(robot.asset_path).is_absolute():
         from flashnerd_ext.robots.assets.readback import read_asset

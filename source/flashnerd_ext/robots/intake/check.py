@@ -32,7 +32,7 @@ def check_inertia(tree: Tree, repair: Sequence[str] = (), masses: Mapping[str, f
 
     Args:
         tree: Links as they are written, nothing merged yet.
-        repair: Links whose inertia becomes that of the box around their shapes; ``*`` is all whose inertia cannot be one.
+        repair: Links that get the inertia of the box around their shapes; ``*`` is all whose own cannot be one.
         masses: Link -> mass that it is given, with the inertia of the box around its shapes [kg].
 
     Raises:
