@@ -36,7 +36,7 @@ class OwnRewardsCfg(RewardsCfg):
 class VelocityEnvCfg(LocomotionVelocityRoughEnvCfg):
     """The stock velocity task without a robot; :func:`velocity` sets one."""
 
-    rewards: OwnRewardsCfg = OwnRewardsCfg()
+    rewards: OwnRewardsCfg = OwnRewardsCfg()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 @configclass

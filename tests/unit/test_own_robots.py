@@ -179,7 +179,9 @@ def test_names_may_stand_once(home: Path) -> None:
 def test_looking_for_robots_runs_none_of_their_code(home: Path) -> None:
     trap = home / "ran"
     (home / "strider/task.py").write_text(f"open({str(trap)!r}, 'w')\n")
-    get_robot("strider"), samplers_of("strider"), own_bundles(), all_robots()
+    for look in (own_bundles, all_robots, own_robots):
+        look()
+    assert get_robot("strider").name == "strider" and samplers_of("strider")
     assert not trap.exists()
 
 

@@ -166,7 +166,8 @@ class Probe:
             full = np.zeros((self.model.nv, self.model.nv))
             self._mujoco.mj_fullM(self.model, self.data, full)
             rows.append(np.diag(full)[self.dof])
-        return np.min(rows, axis=0), np.median(rows, axis=0)
+        table = np.array(rows, dtype=np.float64)
+        return table.min(axis=0), np.quantile(table, 0.5, axis=0)
 
     def weight(self) -> Array:
         """Largest effort that gravity asks of each joint of an arm over random poses [J]."""
