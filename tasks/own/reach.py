@@ -44,7 +44,7 @@ def reach(cfg: Any, own: OwnRobot) -> None:
     physics = analytical(cfg, CONTACTS)
     physics.num_substeps = robot.substeps
     cfg.sim.physics = preset(
-        default=physics, newton_mjwarp=physics, flashnerd=flashnerd_physics(physics, bundle=own.default_bundle)
+        default=physics, newton_mjwarp=physics, flashnerd=flashnerd_physics(physics, bundle=str(own.bundle))
     )
     cfg.sim.dt, cfg.decimation, cfg.sim.render_interval = robot.sim_dt, robot.decimation, robot.decimation
     cfg.scene.num_envs = 1024

@@ -59,7 +59,7 @@ def velocity(cfg: Any, own: OwnRobot) -> None:
     physics = analytical(cfg, CONTACTS, CONSTRAINTS + 4 * robot.layout.num_joints)
     physics.num_substeps = robot.substeps
     physics.default_shape_cfg.ke, physics.default_shape_cfg.kd = contacts.ke, contacts.kd
-    bundle = own.default_bundle
+    bundle = str(own.bundle)
     cfg.sim.physics = preset(
         default=physics,
         newton_mjwarp=physics,

@@ -106,6 +106,9 @@ def test_what_the_command_says_is_what_it_wrote(home: Path) -> None:
     assert {finding["severity"] for finding in findings} == {"note"}
     with pytest.raises(FlashNerdError, match="--force"):
         new_robot(Options(path=home / "rex.urdf", name="rex", out=home / "robots"))
+    with pytest.raises(FlashNerdError, match="holds a robot of that name"):
+        new_robot(Options(path=home / "rex.urdf", name="rex", out=home / "elsewhere"))
+    assert not (home / "elsewhere").exists()
 
 
 def test_data_training_and_task_run_on_it_unchanged(home: Path, bundle: Path) -> None:

@@ -110,7 +110,7 @@ def _own(scene: SceneJoints) -> dict[str, Path]:
     return {
         name: robot.bundle
         for name, robot in own_robots().items()
-        if robot.default_bundle != "auto" and set(robot.description.layout.joint_names) in there
+        if robot.has_bundle and set(robot.description.layout.joint_names) in there
     }
 
 

@@ -77,6 +77,9 @@ def _build(intake: Intake, bodies: list[Prim], joints: list[Prim]) -> None:
             )
             continue
         read.append(joint_of(UsdPhysics.Joint(prim)))
+    for joint in read:
+        if joint.parent is None or joint.parent not in links:
+            intake.mount = joint.parent_frame @ np.linalg.inv(joint.child_frame)
     intake.fixed_base = any(joint.parent is None or joint.parent not in links for joint in read)
     read = [joint for joint in read if joint.parent in links]
     for name, count in Counter(joint.child for joint in read).items():

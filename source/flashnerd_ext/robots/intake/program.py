@@ -22,7 +22,8 @@ from flashnerd_ext.robots.intake.measure import Measured, measure, refuse_unstab
 from flashnerd_ext.robots.intake.options import Options, parse
 from flashnerd_ext.robots.intake.source import Intake, read
 from flashnerd_ext.robots.intake.write import check_target, robot_toml, task_py, write_folder
-from flashnerd_ext.robots.own.schema import FILE, load_own
+from flashnerd_ext.robots.own import load_own, own_robots
+from flashnerd_ext.robots.own.schema import FILE
 
 
 class Refused(FlashNerdError):
@@ -161,6 +162,12 @@ def new_robot(options: Options, command: str = "") -> Path:
         FlashNerdError: When an option does not fit the file, or the folder is there already.
     """
     folder = (options.out / options.name).absolute()
+    other = own_robots().get(options.name)
+    if other is not None and other.folder.resolve() != folder.resolve():
+        raise FlashNerdError(
+            f"--name is '{options.name}', but {other.folder} holds a robot of that name: give another one, or --out "
+            f"{other.folder.parent}."
+        )
     if not options.check:
         check_target(folder, options.force)
     with tempfile.TemporaryDirectory(prefix="new_robot-") as temporary:

@@ -151,7 +151,7 @@ def _contacts(measured: Measured) -> list[str]:
         "",
         "[contacts]",
         f"feet = {_list(measured.feet)}",
-        f"capacity = {max(ROWS, 3 * len(measured.feet))}  # contact rows of a robot; row_count in the data says how many there were",
+        f"capacity = {max(ROWS, 3 * len(measured.feet))}  # contact rows; row_count in the data says how many were found",
         f"gap = {COLLISION_GAP:g}  # how far ahead a contact is seen [m]",
         "friction = [0.4, 1.25]  # range in the data",
         f"ke = {KE:.1f}  # contact stiffness [N/m] and damping [N s/m] of the stock velocity tasks",

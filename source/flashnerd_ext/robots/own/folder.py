@@ -65,7 +65,7 @@ def find_own(name: str) -> OwnRobot | None:
 
 def own_bundles() -> dict[str, Path]:
     """Name -> folder of the bundles that lie with the user's own robots, ``robots/NAME/bundle``."""
-    return {name: robot.bundle for name, robot in own_robots().items() if robot.default_bundle != "auto"}
+    return {name: robot.bundle for name, robot in own_robots().items() if robot.has_bundle}
 
 
 def _read() -> tuple[dict[str, OwnRobot], dict[str, str]]:

@@ -90,9 +90,9 @@ class OwnRobot:
         return self.folder / "bundle"
 
     @property
-    def default_bundle(self) -> str:
-        """The folder's own bundle, else ``auto``."""
-        return str(self.bundle) if (self.bundle / "card.json").is_file() else "auto"
+    def has_bundle(self) -> bool:
+        """Whether it is there."""
+        return (self.bundle / "card.json").is_file()
 
 
 class Table:
