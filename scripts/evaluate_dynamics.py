@@ -3,8 +3,9 @@
     python scripts/evaluate_dynamics.py robot=cartpole models=[flashnerd] json=out/error.json
     python scripts/evaluate_dynamics.py models=[flashnerd,nerd] bundles={flashnerd:[run0,run1,run2],nerd:runN} json=OUT
 
-Without an entry in bundles, flashnerd is the bundle shipped under the robot's name, and any other model is what
-scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A list is one model, several seeds.
+Without an entry in bundles, flashnerd is the bundle shipped under the robot's name or, for a robot of your own, that in
+robots/ROBOT/bundle; any other model is what scripts/train_dynamics.py has left in runs/dynamics/ROBOT-MODEL-sSEED. A
+list is one model, several seeds.
 Contacts are detected in the kind that each bundle takes, so that models with variable and with fixed contacts can be
 compared on one data set: models=[flashnerd,flashnerd_fixed] bundles={flashnerd:run0,flashnerd_fixed:run1}.
 touches=2000 also splits E1 and E15 by what touches the ground where a rollout starts (base, thighs, ..., feet only) and
@@ -203,11 +204,15 @@ def find_bundles(config: EvaluateConfig) -> dict[str, list[Bundle]]:
 
 
 def default_bundles(robot: str, name: str) -> list[str]:
-    """Bundles of a model that was given none: the shipped one of the robot, else runs/dynamics/ROBOT-MODEL-sSEED."""
+    """Bundles of a model that was given none: the robot's shipped one, that in the folder of the user's own robot, else
+    runs/dynamics/ROBOT-MODEL-sSEED."""
     from flashnerd_ext.bundle.store import shipped
+    from flashnerd_ext.robots.own import own_bundles
 
     if name == "flashnerd" and robot in shipped():
         return [robot]
+    if name == "flashnerd" and robot in (own := own_bundles()):
+        return [str(own[robot])]
     # Both forms of NeRD hold the same weights, so one training run serves both.
     for model in {"nerd": ("nerd", "nerd_optimized"), "nerd_optimized": ("nerd_optimized", "nerd")}.get(name, (name,)):
         runs = sorted(path.parent for path in Path("runs/dynamics").glob(f"{robot}-{model}-s*/card.json"))

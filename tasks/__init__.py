@@ -16,6 +16,6 @@ if any("FlashNeRD-" in word or word.endswith(("=flashnerd", "=flashnerd_ovphysx"
 
 from flashnerd_ext.physics.presets import install
 
-from . import cartpole, manipulation, velocity  # noqa: F401  (registers their tasks)
+from . import cartpole, manipulation, own, velocity  # noqa: F401  (registers their tasks)
 
 install()

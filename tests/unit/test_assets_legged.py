@@ -179,7 +179,7 @@ def test_fitted_shapes_lie_near_the_meshes(name: str) -> None:
         policy = urdf.pick(robot.collision, link.name)
         if policy not in ("sphere", "capsule"):
             continue
-        points = np.concatenate([urdf_robot._points(shape) for shape in link.collisions])
+        points = np.concatenate([urdf_robot.points_of(shape) for shape in link.collisions])
         points = mesh.hull_of(points)[0]
         if policy == "sphere":
             centre, radius = mesh.sphere_of(points)

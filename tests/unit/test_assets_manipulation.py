@@ -211,7 +211,7 @@ def test_capsules_lie_near_the_shapes_that_they_replace() -> None:
         for link in tree.links.values():
             if urdf.pick(robot.collision, link.name) != "capsule":
                 continue
-            points = np.concatenate([urdf_robot._points(shape) for shape in link.collisions])
+            points = np.concatenate([urdf_robot.points_of(shape) for shape in link.collisions])
             corners, faces = mesh.hull_of(points)
             triangle = corners[faces]
             area = np.linalg.norm(np.cross(triangle[:, 1] - triangle[:, 0], triangle[:, 2] - triangle[:, 0]), axis=1)

@@ -74,7 +74,8 @@ def shipped() -> list[str]:
 
 
 def find_bundle(name_or_path: str | os.PathLike[str]) -> Path:
-    """Folder of a shipped bundle's name, else the path itself; a shipped name wins over a folder of that name.
+    """Folder of a shipped bundle's name, else the path itself, else the bundle that lies with the user's own robot of
+    that name; a shipped name wins over a folder of that name.
 
     Raises:
         FlashNerdError: When it is neither; with the nearest names.
@@ -94,10 +95,21 @@ def find_bundle(name_or_path: str | os.PathLike[str]) -> Path:
     if exists:
         return path
     if _NAME.fullmatch(text):
-        hint = nearest(text, shipped()).rstrip(".")
+        from flashnerd_ext.robots.own import own_bundles
+
+        own = own_bundles()
+        if text in own:
+            return own[text]
+        hint = nearest(text, [*shipped(), *own]).rstrip(".")
         raise FlashNerdError(
             f"no bundle is named {show(text)} and no folder here either ({hint}): type python scripts/bundle.py list, "
             "or give a path."
+        )
+    if (path.parent / "robot.toml").is_file():
+        robot = path.parent.name
+        raise FlashNerdError(
+            f"the robot in {show(str(path.parent), 160)} has no bundle yet: type python scripts/dataset.py robot={robot}, "
+            f"then scripts/train_dynamics.py robot={robot} out={path}, or another physics."
         )
     raise FlashNerdError(
         f"the bundle folder {show(text, 160)} does not exist: give a folder, or a name that "

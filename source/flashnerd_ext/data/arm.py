@@ -1,12 +1,13 @@
-"""Franka's samplers: what tasks make an arm with a gripper do, and a margin around it; torques on all nine joints.
+"""Samplers of arms: what tasks make an arm with a gripper do, and a margin around it; torques on all joints.
 
-The following finger has no drive in the tasks, where a mimic constraint moves it; free motion has none, so that here it
-gets a drive like the other's, down to a weak one.
+Franka's following finger has no drive in the tasks, where a mimic constraint moves it; free motion has none, so that
+here it gets a drive like the other's, down to a weak one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -49,10 +50,14 @@ def gripping(rng: Rng, count: int, targets: Policy) -> Policy:
     return policy
 
 
-def _register(robot: RobotDescription) -> None:
-    """Samplers and sizes of one robot."""
-    name, arm = robot.name, _bolted(robot)
-    default_plan(name, shard=2_048, train=SplitSize(32_768, 24), val=SplitSize(512, 100), test=SplitSize(1_024, 200))
+def register(name: str, arm: Bolted, asked: Callable[[Rng, int, Policy], Policy] = lambda rng, count, to: to) -> None:
+    """Samplers of a robot on a fixed base, whichever it is.
+
+    Args:
+        name: Robot that they are registered for.
+        arm: Its starts and policies.
+        asked: What stiff drives are told, from the targets of ``jumps``.
+    """
 
     @sampler(name, "waves", "smooth motions of 0.1 to 1.5 Hz anywhere in the range", 0.22, 0.35)
     def waves(rng: Rng, count: int, steps: int):
@@ -95,9 +100,12 @@ def _register(robot: RobotDescription) -> None:
         q, qd = arm.anywhere(rng, count, (0.1, 2.0))
         targets = arm.jumps(rng, q, steps, (0.005, 0.1))
         calm = arm.drive(rng, count, targets, (0.1, 1.0))
-        stiff = arm.at_once(rng, count, gripping(rng, count, targets), (0.1, 1.0))
+        stiff = arm.at_once(rng, count, asked(rng, count, targets), (0.1, 1.0))
         return q, qd, last_step(calm, stiff, steps)
 
 
-_register(FRANKA)
-_register(FRANKA_REACH)
+for _robot in (FRANKA, FRANKA_REACH):
+    default_plan(
+        _robot.name, shard=2_048, train=SplitSize(32_768, 24), val=SplitSize(512, 100), test=SplitSize(1_024, 200)
+    )
+    register(_robot.name, _bolted(_robot), gripping)

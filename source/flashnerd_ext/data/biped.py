@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flashnerd_ext.data.legged import Legged, Rng, Start, quaternion, spread, yawed
+from flashnerd_ext.data.legged import Legged, Rng, Start, spread
 from flashnerd_ext.data.samplers import Policy, SplitSize, default_plan, sampler
 from flashnerd_ext.robots.description import RobotDescription
 from flashnerd_ext.robots.g1 import G1
@@ -35,22 +35,6 @@ class Biped(Legged):
         self.share = np.minimum(1.0, 200.0 / np.array(drive.stiffness))
         self.body = np.zeros(self.joints, bool)
         self.body[self.legs.ravel()] = True
-
-    def leaning(self, rng: Rng, count: int, low: float, high: float, pose: float, speed: float) -> Start:
-        """Tilted by ``low`` to ``high`` [rad] in any direction about the feet, with the speeds of a toppling body."""
-        q, qd = self.upright(rng, count, 0.0, pose, speed)
-        tilt, way = rng.uniform(low, high, count), rng.uniform(-np.pi, np.pi, count)
-        q[:, 3:7] = yawed(rng, quaternion(tilt[:, None] * np.stack([np.cos(way), np.sin(way), 0.0 * way], 1)))
-        height = self.robot.stand_height * np.cos(tilt)
-        q[:, 2] = height + rng.uniform(-0.08, 0.05, count)
-        # Toppling about the feet: the base moves along its tilt as it turns; in the world's frame, like the angle.
-        rate = rng.normal(0.4, 0.6, count) * np.sqrt(0.1 + 9.81 / self.robot.stand_height * tilt)
-        up = _upright_axis(q[:, 3:7])
-        axis = np.stack([-up[:, 1], up[:, 0], np.zeros(count)], 1)
-        axis /= np.maximum(np.linalg.norm(axis, axis=1, keepdims=True), 1e-9)
-        qd[:, 3:6] += rate[:, None] * axis
-        qd[:, :3] += rate[:, None] * np.cross(axis, up * self.robot.stand_height)
-        return q, qd
 
     def striding(self, rng: Rng, count: int) -> Start:
         """Upright in the middle of a stride: legs apart and a walking speed forwards of the body."""
@@ -91,12 +75,6 @@ class Biped(Legged):
         """The policy, with waist, arms and hands moving by a random share of it, less where drives are stiff."""
         share = np.where(self.body, 1.0, self.share * rng.random((count, 1)))
         return lambda t, q, qd: self.default + share * (policy(t, q, qd) - self.default)
-
-
-def _upright_axis(quat: np.ndarray) -> np.ndarray:
-    """The body's z axis in the world frame [N, 3]."""
-    x, y, z, w = quat.T
-    return np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], 1)
 
 
 def _register(robot: RobotDescription) -> None:

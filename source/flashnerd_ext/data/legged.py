@@ -36,6 +36,12 @@ def yawed(rng: Rng, quat: np.ndarray) -> np.ndarray:
     return np.stack([w * x2 - z * y2, w * y2 + z * x2, w * z2 + z * w2, w * w2 - z * z2], 1)
 
 
+def _upright_axis(quat: np.ndarray) -> np.ndarray:
+    """The body's z axis in the world frame [N, 3]."""
+    x, y, z, w = quat.T
+    return np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], 1)
+
+
 class Legged:
     """Starts and policies of one robot."""
 
@@ -81,6 +87,22 @@ class Legged:
         rotation *= (rng.uniform(0.0, np.pi, count) / np.linalg.norm(rotation, axis=1))[:, None]
         q[:, 3:7] = yawed(rng, quaternion(rotation))
         q[:, 2] = self.robot.stand_height * rng.uniform(low, high, count)
+        return q, qd
+
+    def leaning(self, rng: Rng, count: int, low: float, high: float, pose: float, speed: float) -> Start:
+        """Tilted by ``low`` to ``high`` [rad] in any direction about the feet, with the speeds of a toppling body."""
+        q, qd = self.upright(rng, count, 0.0, pose, speed)
+        tilt, way = rng.uniform(low, high, count), rng.uniform(-np.pi, np.pi, count)
+        q[:, 3:7] = yawed(rng, quaternion(tilt[:, None] * np.stack([np.cos(way), np.sin(way), 0.0 * way], 1)))
+        height = self.robot.stand_height * np.cos(tilt)
+        q[:, 2] = height + rng.uniform(-0.08, 0.05, count)
+        # Toppling about the feet: the base moves along its tilt as it turns; in the world's frame, like the angle.
+        rate = rng.normal(0.4, 0.6, count) * np.sqrt(0.1 + 9.81 / self.robot.stand_height * tilt)
+        up = _upright_axis(q[:, 3:7])
+        axis = np.stack([-up[:, 1], up[:, 0], np.zeros(count)], 1)
+        axis /= np.maximum(np.linalg.norm(axis, axis=1, keepdims=True), 1e-9)
+        qd[:, 3:6] += rate[:, None] * axis
+        qd[:, :3] += rate[:, None] * np.cross(axis, up * self.robot.stand_height)
         return q, qd
 
     def within(self, joints: np.ndarray) -> np.ndarray:

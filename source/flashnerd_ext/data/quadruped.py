@@ -7,10 +7,11 @@ Every leg has three joints: abduction (positive to the left), hip (positive swin
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
-from flashnerd_ext.data.legged import Legged, Rng, mixed, spread
+from flashnerd_ext.data.legged import Legged, Rng, Start, mixed, spread
 from flashnerd_ext.data.samplers import Policy, SplitSize, default_plan, sampler
 from flashnerd_ext.robots.anymal_c import ANYMAL_C
 from flashnerd_ext.robots.description import RobotDescription
@@ -56,14 +57,24 @@ class Quadruped(Legged):
         return policy
 
 
-def _register(robot: RobotDescription) -> None:
-    legged = Quadruped(robot)
-    default_plan(
-        robot.name, shard=512, train=SplitSize(16_384, 48), val=SplitSize(512, 100), test=SplitSize(1_024, 200)
-    )
+class Walking(Protocol):
+    """What the samplers of the ground ask of a robot: :class:`flashnerd_ext.data.legged.Legged` and a gait."""
+
+    robot: RobotDescription
+    upright: Callable[..., Start]
+    reset: Callable[..., Start]
+    anyhow: Callable[..., Start]
+    hold: Callable[..., Policy]
+    white: Callable[..., Policy]
+    smooth: Callable[..., Policy]
+    gait: Callable[..., Policy]
+
+
+def register(legged: Walking) -> None:
+    """Samplers of a robot that stands on its feet by itself, whichever it is."""
 
     def add(name: str, text: str, train: float, test: float) -> Callable:
-        return sampler(robot.name, name, text, train, test)
+        return sampler(legged.robot.name, name, text, train, test)
 
     @add("stand", "standing and squatting on nearly constant targets", 0.10, 0.10)
     def stand(rng: Rng, count: int, steps: int):
@@ -98,4 +109,7 @@ def _register(robot: RobotDescription) -> None:
 
 
 for _robot in (ANYMAL_C, GO2):
-    _register(_robot)
+    default_plan(
+        _robot.name, shard=512, train=SplitSize(16_384, 48), val=SplitSize(512, 100), test=SplitSize(1_024, 200)
+    )
+    register(Quadruped(_robot))

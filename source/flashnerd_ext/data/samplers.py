@@ -59,6 +59,8 @@ class DataPlan:
 
 _REGISTRY: dict[str, dict[str, Sampler]] = {}
 _PLANS: dict[str, DataPlan] = {}
+_OWN: dict[str, object] = {}
+"""Robots of the user's own whose samplers are registered, as they were read."""
 _MODULES = {
     "cartpole": "flashnerd_ext.data.cartpole",
     "anymal_c": "flashnerd_ext.data.quadruped",
@@ -70,7 +72,7 @@ _MODULES = {
     "franka_reach": "flashnerd_ext.data.arm",
     "allegro": "flashnerd_ext.data.hand",
 }
-"""Robot -> module that registers its samplers; adding a robot adds a line."""
+"""Robot -> module that registers its samplers; adding a robot adds a line. Robots of the user's own name a plan."""
 
 
 def sampler(robot: str, name: str, text: str, train: float, test: float, balance: float = 0.0) -> Callable:
@@ -105,10 +107,25 @@ def samplers_of(robot: str) -> dict[str, Sampler]:
     Raises:
         FlashNerdError: When the robot has none.
     """
-    if robot not in _MODULES:
+    if robot in _MODULES:
+        import_module(_MODULES[robot])
+    elif not _register_own(robot):
         raise FlashNerdError(f"robot is '{robot}', which has no samplers: {nearest(robot, _MODULES)}")
-    import_module(_MODULES[robot])
     return _REGISTRY[robot]
+
+
+def _register_own(robot: str) -> bool:
+    """Register the samplers of a robot of the user's own, as its file says at this moment; whether there is one."""
+    from flashnerd_ext.robots.own import find_own
+
+    own = find_own(robot)
+    if own is not None and _OWN.get(robot) is not own:
+        from flashnerd_ext.data.own import register
+
+        _REGISTRY.pop(robot, None)
+        register(own)
+        _OWN[robot] = own
+    return own is not None
 
 
 def mixture(robot: str, split: str, overrides: dict[str, float] | None = None) -> np.ndarray:

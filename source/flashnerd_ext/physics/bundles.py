@@ -12,7 +12,8 @@ from flashnerd_ext.bundle.facts import numbers
 from flashnerd_ext.bundle.folder import CARD_FILE
 from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_root
 from flashnerd_ext.errors import FlashNerdError
-from flashnerd_ext.robots.registry import ROBOTS
+from flashnerd_ext.robots.own import own_robots
+from flashnerd_ext.robots.registry import all_robots
 from flashnerd_ext.solver.coupled_map import moving_names
 from flashnerd_ext.solver.mapping import joint_name
 
@@ -56,7 +57,7 @@ def choose_bundle(name_or_path: str, model: Any) -> Bundle:
 
 
 def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "newton_mjwarp") -> Bundle:
-    """Load the shipped bundle for the robot of a scene.
+    """Load the shipped bundle for the robot of a scene, or one that lies with a robot of the user's own.
 
     Args:
         scene: The joints in it.
@@ -67,7 +68,8 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
         FlashNerdError: When no shipped bundle has the robot's joints.
     """
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
-    cards = {name: parse_card((shipped_root() / name / CARD_FILE).read_bytes()) for name in shipped()}
+    folders = _own(scene) | {name: shipped_root() / name for name in shipped()}
+    cards = {name: parse_card((folder / CARD_FILE).read_bytes()) for name, folder in folders.items()}
     names = [name for name in cards if cards[name].coupling is not None or not coupled_only]
     fitting = [name for name in names if _fits(cards[name], scene)]
 
@@ -79,12 +81,12 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
 
     fitting.sort(key=order)
     if fitting:
-        return load_bundle(fitting[0])
+        return load_bundle(folders[fitting[0]])
     available = f"available are {', '.join(names) or 'none'}"
     kind = " of coupled mode" if coupled_only else ""
     joints = scene.robots if coupled_only else (scene.joints,)
     # The same arm is several robots where free motion contains another armature, which a task may write later.
-    known = [robot.name for robot in ROBOTS.values() if set(robot.layout.joint_names) in joints]
+    known = [robot.name for robot in all_robots().values() if set(robot.layout.joint_names) in joints]
     if known:
         either = " or ".join(known)
         raise FlashNerdError(
@@ -97,6 +99,16 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
         f"no shipped bundle{kind} fits the robot in the scene (its joints: {listed or 'none'}); {available}: choose a "
         "task of one of these robots, or give your own with env.sim.physics.solver_cfg.bundle=PATH."
     )
+
+
+def _own(scene: SceneJoints) -> dict[str, Path]:
+    """Bundles that lie with robots of the user's own which have the joints of a robot in the scene."""
+    there = (scene.joints, *scene.robots)
+    return {
+        name: robot.bundle
+        for name, robot in own_robots().items()
+        if robot.has_bundle and set(robot.description.layout.joint_names) in there
+    }
 
 
 def _fits(card: Card, scene: SceneJoints) -> bool:

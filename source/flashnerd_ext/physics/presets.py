@@ -133,9 +133,9 @@ def bundle_of_task(task: str) -> str:
     Raises:
         FlashNerdError: For a task whose robot has no description.
     """
-    from flashnerd_ext.robots.registry import ROBOTS
+    from flashnerd_ext.robots.registry import all_robots
 
-    found = {name: robot.name for robot in ROBOTS.values() for name in robot.tasks}
+    found = {name: robot.name for robot in all_robots().values() for name in robot.tasks}
     if task not in found:
         raise FlashNerdError(f"no robot description names the task '{task}': {nearest(task, found)}")
     return found[task]

@@ -16,7 +16,7 @@ import torch
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.description import Mirror
-from flashnerd_ext.robots.registry import ROBOTS
+from flashnerd_ext.robots.registry import all_robots
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -141,7 +141,7 @@ def mirror_of(joints: tuple[str, ...], plane: Plane = SIDES) -> Mirror:
     Raises:
         FlashNerdError: Where no known robot has both.
     """
-    for robot in ROBOTS.values():
+    for robot in all_robots().values():
         mirror = getattr(robot, plane.field)
         if mirror is not None and set(robot.layout.joint_names) == set(joints):
             return mirror

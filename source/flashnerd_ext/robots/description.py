@@ -144,7 +144,7 @@ class RobotDescription:
     layout: StateLayout
     """Coordinates, in Newton's joint order."""
     asset_path: str
-    """USD below the asset root."""
+    """USD below the asset root, or the absolute path of the user's own."""
     sim_dt: float
     """Simulation step [s], ``sim.dt`` of the task."""
     decimation: int

@@ -58,13 +58,14 @@ class ScheduledPpoCfg(RslRlPpoAlgorithmCfg):
     stages: list[Any] = field(default_factory=list)
 
 
-def _scheduled(algorithm: Any, stages: list[dict[str, Any]]) -> ScheduledPpoCfg:
+def scheduled(algorithm: Any, stages: list[dict[str, Any]]) -> ScheduledPpoCfg:
     """The same settings, followed by a schedule."""
     own = {name: value for name, value in vars(algorithm).items() if name != "class_name"}
     return ScheduledPpoCfg(**own, stages=stages)
 
 
-def _mirrored(algorithm: Any, images: Any = left_right) -> None:
+def mirrored(algorithm: Any, images: Any = left_right) -> None:
+    """Each sample counts with its mirror images, and is gone over less often."""
     algorithm.symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=images)
     algorithm.num_learning_epochs = 3
 
@@ -81,9 +82,9 @@ class FlashNerdAnymalCFlatPPORunnerCfg(AnymalCFlatPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.algorithm = _scheduled(self.algorithm, walk({"dof_torques_l2": -1.0e-5}))
+        self.algorithm = scheduled(self.algorithm, walk({"dof_torques_l2": -1.0e-5}))
         self.algorithm.num_mini_batches = 6
-        _mirrored(self.algorithm, four_ways)
+        mirrored(self.algorithm, four_ways)
         self.experiment_name = "flashnerd_anymal_c_flat"
 
 
@@ -93,9 +94,9 @@ class FlashNerdGo2FlatPPORunnerCfg(UnitreeGo2FlatPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.algorithm = _scheduled(self.algorithm, walk({"dof_torques_l2": -5.0e-5, "base_height_l2": -3.0}))
+        self.algorithm = scheduled(self.algorithm, walk({"dof_torques_l2": -5.0e-5, "base_height_l2": -3.0}))
         self.algorithm.num_mini_batches = 6
-        _mirrored(self.algorithm)
+        mirrored(self.algorithm)
         self.experiment_name = "flashnerd_go2_flat"
 
 
@@ -105,10 +106,10 @@ class FlashNerdG1FlatPPORunnerCfg(G1FlatPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.algorithm = _scheduled(self.algorithm, step())
+        self.algorithm = scheduled(self.algorithm, step())
         self.algorithm.num_mini_batches = 6
         self.actor.distribution_cfg.init_std = 0.5  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
-        _mirrored(self.algorithm)
+        mirrored(self.algorithm)
         self.experiment_name = "flashnerd_g1_flat"
 
 
@@ -118,5 +119,5 @@ class FlashNerdAnymalCRoughPPORunnerCfg(AnymalCRoughPPORunnerCfg):
 
     def __post_init__(self) -> None:
         super().__post_init__()  # pyright: ignore[reportAttributeAccessIssue]
-        _mirrored(self.algorithm)
+        mirrored(self.algorithm)
         self.experiment_name = "flashnerd_anymal_c_rough"

@@ -94,6 +94,7 @@ def load_or_export(
             raise FlashNerdError(
                 f"{folder} has the engine model of {model.robot}, but robot={robot.name} is wanted: type another out=."
             )
+        _refuse_edited(model, robot, folder)
         if contacts and model.contacts != contacts:
             raise FlashNerdError(
                 f"{folder} has contacts={model.contacts} rows, but contacts={contacts} is wanted: "
@@ -116,3 +117,20 @@ def load_or_export(
         model = dataclasses.replace(model, terrain=ground.to_dict(), blind=blind)
     model.save(folder)
     return model
+
+
+def _refuse_edited(model: ExportedModel, robot: RobotDescription, folder: Path) -> None:
+    """A robot of the user's own may have been edited since; those of the package change with its version only."""
+    if not Path(robot.asset_path).is_absolute():
+        return
+    from flashnerd_ext.data.engines.export import asset_key
+
+    now = {"layout": robot.layout.to_dict(), "asset_key": asset_key(robot, robot.asset_path, local=True)}
+    then = {"layout": model.layout, "asset_key": model.asset_key}
+    steps = (robot.sim_dt, robot.decimation, robot.substeps) != (model.sim_dt, model.decimation, model.substeps)
+    edited = [name for name, value in now.items() if value != then[name]] + (["steps"] if steps else [])
+    if edited:
+        raise FlashNerdError(
+            f"{folder} has the engine model of robot={robot.name} from before its robot.toml or asset was edited "
+            f"({', '.join(edited)} differ): type another out=."
+        )

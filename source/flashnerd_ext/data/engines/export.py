@@ -55,7 +55,9 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         builder.default_shape_cfg.ke, builder.default_shape_cfg.kd = contacts.ke, contacts.kd
     height = 2.0 if contacts is None else robot.base_height
     builder.add_usd(
-        path, xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(*robot.base_quat)), schema_resolvers=_resolvers()
+        path,
+        xform=wp.transform(wp.vec3(0.0, 0.0, height), wp.quat(*robot.base_quat)),
+        schema_resolvers=schema_resolvers(),
     )
     if contacts is None or not contacts.self_collision:
         builder.shape_collision_filter_pairs.extend(_all_pairs(builder.shape_count))
@@ -89,7 +91,7 @@ def export_model(robot: RobotDescription, usd_path: str | None = None) -> Export
         )
     return ExportedModel(
         robot=robot.name,
-        asset_key=_asset_key(robot, path, local=usd_path is None),
+        asset_key=asset_key(robot, path, local=usd_path is None),
         xml=xml,
         fields=_differences(exact, import_module("mujoco").MjModel.from_xml_string(xml)),
         joint_names=tuple(wanted),
@@ -152,7 +154,7 @@ def _all_pairs(count: int) -> list[tuple[int, int]]:
     return [(a, b) for a in range(count) for b in range(a + 1, count)]
 
 
-def _resolvers() -> list[Any]:
+def schema_resolvers() -> list[Any]:
     """The schema resolvers that Isaac Lab's Newton manager imports USD with, in its order."""
     from newton.usd import SchemaResolverMjc, SchemaResolverNewton, SchemaResolverPhysx
 
@@ -203,8 +205,12 @@ def _differences(exact: Any, plain: Any) -> dict[str, Any]:
     return fields
 
 
-def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
+def asset_key(robot: RobotDescription, path: str, local: bool) -> str:
     """The name that bundles and data sets record; of the file that was read, whatever the environment prefers."""
+    if local and Path(robot.asset_path).is_absolute():
+        from flashnerd_ext.robots.assets.readback import read_asset
+
+        return f"{robot.name}@own-{read_asset(Path(path)).fingerprint()}"
     if local:
         from flashnerd_ext.robots.assets.manifest import read_manifest
         from flashnerd_ext.robots.assets.root import local_root
@@ -217,7 +223,9 @@ def _asset_key(robot: RobotDescription, path: str, local: bool) -> str:
 
 
 def robot_usd(robot: RobotDescription) -> str:
-    """Path of the robot's USD below the local asset root, which is built when it is missing."""
+    """Path of the robot's USD: below the local asset root, which is built when it is missing, or the user's own."""
+    if Path(robot.asset_path).is_absolute():
+        return robot.asset_path
     from flashnerd_ext.robots.assets.root import local_root
 
     return str(local_root() / robot.asset_path)

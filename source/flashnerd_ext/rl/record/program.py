@@ -134,13 +134,14 @@ def robot_of(task: str) -> RobotDescription:
     Raises:
         FlashNerdError: Where no robot names the task.
     """
-    from flashnerd_ext.robots.registry import ROBOTS
+    from flashnerd_ext.robots.registry import all_robots
 
     name = task.split(":")[-1]
-    for robot in ROBOTS.values():
+    robots = all_robots().values()
+    for robot in robots:
         if name in robot.tasks:
             return robot
-    known = [item for robot in ROBOTS.values() for item in robot.tasks]
+    known = [item for robot in robots for item in robot.tasks]
     raise FlashNerdError(f"task is '{task}', which no robot of the registry is known from: {nearest(name, known)}")
 
 

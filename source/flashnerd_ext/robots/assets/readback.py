@@ -129,15 +129,16 @@ def read_asset(path: Path) -> Asset:
     nested = [] if scoped else [prim.GetName() for prim in prims if prim.GetParent() != root]
     if nested:
         raise FlashNerdError(f"{path} nests bodies ({', '.join(nested[:3])}), which stock sensor patterns do not find.")
-    joints = [_joint(UsdPhysics.Joint(prim)) for prim in Usd.PrimRange(root) if prim.IsA(UsdPhysics.Joint)]
+    joints = [joint_of(UsdPhysics.Joint(prim)) for prim in Usd.PrimRange(root) if prim.IsA(UsdPhysics.Joint)]
     return Asset(
-        bodies={prim.GetName(): _inertia(prim) for prim in prims},
+        bodies={prim.GetName(): inertia_of(prim) for prim in prims},
         joints=joints,
-        shapes={prim.GetName(): _shapes(prim) for prim in prims},
+        shapes={prim.GetName(): shapes_of(prim) for prim in prims},
     )
 
 
-def _inertia(prim: Prim) -> Inertia:
+def inertia_of(prim: Prim) -> Inertia:
+    """Mass, centre and inertia that are written to a body, in its frame."""
     api = UsdPhysics.MassAPI(prim)
     axes = _rotation(api.GetPrincipalAxesAttr().Get())
     moments = np.array(api.GetDiagonalInertiaAttr().Get(), dtype=np.float64)
@@ -161,7 +162,8 @@ def _frame(position: object, quat: object) -> Array:
     return frame
 
 
-def _joint(joint: Any) -> Joint:
+def joint_of(joint: Any) -> Joint:
+    """One joint prim as numbers."""
     prim = joint.GetPrim()
     parents, children = joint.GetBody0Rel().GetTargets(), joint.GetBody1Rel().GetTargets()
     kind = {"PhysicsRevoluteJoint": "revolute", "PhysicsPrismaticJoint": "prismatic"}.get(prim.GetTypeName(), "fixed")
@@ -208,7 +210,8 @@ def _get(prim: Prim, name: str, default: float) -> float:
     return default if value is None else float(value)
 
 
-def _shapes(body: Prim) -> list[dict[str, object]]:
+def shapes_of(body: Prim) -> list[dict[str, object]]:
+    """Collision shapes of a body, those of bodies inside of it left out."""
     found: list[dict[str, object]] = []
     inside = iter(Usd.PrimRange(body))
     for prim in inside:

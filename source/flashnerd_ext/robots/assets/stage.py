@@ -102,3 +102,12 @@ def rigid_and_scale(matrix: Array) -> tuple[Array, Array]:
     rigid = matrix.copy()
     rigid[:3, :3] = matrix[:3, :3] / scale
     return rigid, scale
+
+
+def axis_turn(axis: str) -> Array:
+    """Transform [4, 4] that brings z onto ``axis``."""
+    turn = np.eye(4)
+    columns = {"X": [[0, 0, 1], [0, 1, 0], [-1, 0, 0]], "Y": [[1, 0, 0], [0, 0, 1], [0, -1, 0]]}
+    if axis in columns:
+        turn[:3, :3] = columns[axis]
+    return turn

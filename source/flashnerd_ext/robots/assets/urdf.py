@@ -23,8 +23,8 @@ class Shape:
     """A visual or collision shape in its body's frame.
 
     Args:
-        kind: ``box``, ``sphere``, ``cylinder``, ``capsule`` or ``mesh``.
-        size: Edge lengths, ``(radius,)``, ``(radius, length)`` or the mesh's scale.
+        kind: ``box``, ``sphere``, ``cylinder``, ``capsule``, ``mesh``, or ``points`` for their hull.
+        size: Edge lengths, ``(radius,)``, ``(radius, length)``, the mesh's scale, or coordinates point by point.
         pose: Shape frame in the body [4, 4].
         file: The mesh.
         color: Linear RGB from the URDF's material.
@@ -87,8 +87,20 @@ def load(robot: UrdfRobot) -> Tree:
     Raises:
         FlashNerdError: When the file cannot be parsed, an edit matches nothing, or a moving body has no mass.
     """
-    path = robot.source.path()
-    tree = _parse(path, robot.packages)
+    return edit(parse(robot.source.path(), robot.packages), robot)
+
+
+def edit(tree: Tree, robot: UrdfRobot, massless: bool = False) -> Tree:
+    """Apply the edits of a description to a tree, wherever it comes from; the tree is changed.
+
+    Args:
+        tree: Links and joints as they are written.
+        robot: The edits.
+        massless: Let bodies without mass pass.
+
+    Raises:
+        FlashNerdError: When an edit matches nothing, a name cannot be one in USD, or a moving body has no mass.
+    """
     _rename(tree, robot)
     _lock(tree, robot)
     _merge(tree, robot)
@@ -100,10 +112,10 @@ def load(robot: UrdfRobot) -> Tree:
                 "another one in rename."
             )
     for link in tree.links.values():
-        if link.inertia.mass <= 0.0:
+        if link.inertia.mass <= 0.0 and not massless:
             raise FlashNerdError(
                 f"body '{link.name}' of robot '{robot.name}' has no mass: merge it (take it out of keep), or correct "
-                f"{path.name}."
+                f"{Path(robot.source.file).name}."
             )
     return tree
 
@@ -132,15 +144,33 @@ def _origin(element: ElementTree.Element | None) -> Array:
     return pose_of(_numbers(found.get("xyz"), (0, 0, 0)), _numbers(found.get("rpy"), (0, 0, 0)))
 
 
-def _parse(path: Path, packages: dict[str, str]) -> Tree:
+def parse(path: Path, packages: dict[str, str]) -> Tree:
+    """Read a URDF as it is written.
+
+    Args:
+        path: The file.
+        packages: ``package://NAME`` -> folder, relative to the file's own folder; without an entry the nearest folder
+            above the file that is called NAME is taken.
+
+    Raises:
+        FlashNerdError: When it cannot be parsed, or its links and joints are no tree.
+    """
     try:
-        robot = ElementTree.parse(path).getroot()
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
+        raise FlashNerdError(f"{path} cannot be read as a URDF: {error}.") from None
+    return parse_element(root, path, packages)
+
+
+def parse_element(robot: ElementTree.Element, path: Path, packages: dict[str, str]) -> Tree:
+    """:func:`parse` of the root element; ``path`` is where meshes are looked for from."""
+    try:
         colors = {m.get("name", ""): _color(m) for m in robot.iterfind("material")}
         for material in robot.iterfind("link/visual/material"):  # a first use may define it for all others
             colors.setdefault(material.get("name", ""), _color(material))
         links = [_link(element, colors, path, packages) for element in robot.iterfind("link")]
         joints = [_joint(element) for element in robot.iterfind("joint")]
-    except (ElementTree.ParseError, AttributeError, TypeError, ValueError, KeyError) as error:
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise FlashNerdError(f"{path} cannot be read as a URDF: {error}.") from None
     children = {joint.child for joint in joints}
     unknown = sorted({name for joint in joints for name in (joint.parent, joint.child)} - {link.name for link in links})
@@ -192,7 +222,7 @@ def _shape(item: ElementTree.Element, path: Path, packages: dict[str, str]) -> S
     pose, get = _origin(item), shape.attrib
     if shape.tag == "mesh":
         scale = tuple(_numbers(get.get("scale"), (1, 1, 1)).tolist())
-        return Shape("mesh", scale, pose, _mesh_file(get["filename"], path, packages))
+        return Shape("mesh", scale, pose, mesh_file(get["filename"], path, packages))
     if shape.tag == "box":
         return Shape("box", tuple(_numbers(get["size"], ()).tolist()), pose)
     if shape.tag == "sphere":
@@ -202,7 +232,8 @@ def _shape(item: ElementTree.Element, path: Path, packages: dict[str, str]) -> S
     raise ValueError(f"geometry <{shape.tag}> is not known")
 
 
-def _mesh_file(name: str, path: Path, packages: dict[str, str]) -> Path:
+def mesh_file(name: str, path: Path, packages: dict[str, str]) -> Path:
+    """The file that a URDF at ``path`` calls ``name``; ``ValueError`` for a package that is not found."""
     if not name.startswith("package://"):
         return (path.parent / name.removeprefix("file://")).resolve()
     package, _, rest = name.removeprefix("package://").partition("/")

@@ -26,7 +26,15 @@ def convert(robot: UrdfRobot, path: Path) -> Path:
     Raises:
         FlashNerdError: When the URDF or a mesh cannot be used as the description says.
     """
-    tree = urdf.load(robot)
+    return write_tree(robot, urdf.load(robot), path)
+
+
+def write_tree(robot: UrdfRobot, tree: Tree, path: Path) -> Path:
+    """Write an edited tree, wherever it comes from, as the robot's asset.
+
+    Raises:
+        FlashNerdError: When an inertia or a mesh cannot be used as the description says.
+    """
     stage = tools.new_stage(
         robot.root,
         f"{robot.name}: made by FlashNeRD from {Path(robot.source.file).name} of {robot.source.distribution}"
@@ -100,11 +108,13 @@ def _write_body(stage: Stage, robot: UrdfRobot, link: Link, path: str, pose: Arr
             UsdPhysics.MeshCollisionAPI.Apply(geometry).CreateApproximationAttr(UsdPhysics.Tokens.convexHull)
 
 
-def _points(shape: Shape) -> Array:
+def points_of(shape: Shape) -> Array:
     """Points [V, 3] of a shape in its body's frame."""
     if shape.kind == "mesh":
         assert shape.file is not None
         return mesh.moved(mesh.load_mesh(shape.file)[0] * np.array(shape.size), shape.pose)
+    if shape.kind == "points":
+        return mesh.moved(np.array(shape.size).reshape(-1, 3), shape.pose)
     return mesh.moved(mesh.outline(shape.kind, shape.size), shape.pose)
 
 
@@ -114,7 +124,7 @@ def _collisions(robot: UrdfRobot, link: Link) -> list[Shape]:
         return []
     if policy == "shape":
         return link.collisions
-    points = np.concatenate([_points(shape) for shape in link.collisions])
+    points = np.concatenate([points_of(shape) for shape in link.collisions])
     if policy == "hull":
         return [Shape("points", tuple(points.ravel().tolist()), np.eye(4), link=link.name)]
     pose = np.eye(4)

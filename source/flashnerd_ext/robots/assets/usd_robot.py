@@ -28,19 +28,19 @@ def convert(robot: UsdRobot, path: Path) -> Path:
     source = opened.GetPrimAtPath(robot.root) if opened else None
     if not source:
         raise FlashNerdError(f"{robot.source.file} has no prim '{robot.root}', which '{robot.name}' is made from.")
-    _expand_instances(opened)
+    expand_instances(opened)
     layer = opened.Flatten(addSourceFileComment=False)
     _keep_only(layer, robot)
     flat = Usd.Stage.Open(layer)
     for prim in flat.Traverse():
         prim.ClearInstanceable()
     for body in _bodies(flat):
-        _write_mass(body)
+        write_mass(body)
         _write_visuals(body, robot.colors)
     return tools.save_layer(layer, path)
 
 
-def _expand_instances(opened: Stage) -> None:
+def expand_instances(opened: Stage) -> None:
     # Flatten() turns instances into hidden prototype roots; plain prims survive the removal of other roots.
     while found := [prim for prim in opened.Traverse() if prim.IsInstance()]:
         for prim in found:
@@ -85,7 +85,7 @@ def _shape_inertia(shape: Prim, body: Prim) -> Inertia:
         capsule = UsdGeom.Capsule(shape)
         radius, length = float(capsule.GetRadiusAttr().Get()), float(capsule.GetHeightAttr().Get())
         solid = inertia.capsule(radius * scale[0], length * scale[0], _DEFAULT_DENSITY)
-        solid = solid.moved(_axis_turn(str(capsule.GetAxisAttr().Get())))
+        solid = solid.moved(tools.axis_turn(str(capsule.GetAxisAttr().Get())))
     else:
         raise FlashNerdError(
             f"collision shape {shape.GetPath()} is a {shape.GetTypeName()} with scale {scale.round(4).tolist()}, whose "
@@ -94,16 +94,7 @@ def _shape_inertia(shape: Prim, body: Prim) -> Inertia:
     return solid.moved(rigid)
 
 
-def _axis_turn(axis: str) -> np.ndarray:
-    """Transform [4, 4] that brings z onto ``axis``."""
-    turn = np.eye(4)
-    columns = {"X": [[0, 0, 1], [0, 1, 0], [-1, 0, 0]], "Y": [[1, 0, 0], [0, 0, 1], [0, -1, 0]]}
-    if axis in columns:
-        turn[:3, :3] = columns[axis]
-    return turn
-
-
-def _write_mass(body: Prim) -> None:
+def write_mass(body: Prim) -> None:
     """Author what is missing by the rules of UsdPhysics: mass over density, shapes for the rest."""
     api = UsdPhysics.MassAPI(body) if body.HasAPI(UsdPhysics.MassAPI) else UsdPhysics.MassAPI.Apply(body)
     mass = float(api.GetMassAttr().Get() or 0.0)
