@@ -45,8 +45,8 @@ def test_a_run_agrees_with_itself_and_not_with_one_that_drops_more() -> None:
 
 
 def test_chance_alone_is_seldom_called_a_difference() -> None:
-    apart = [compare.compare(track(seed), track(seed + 100), 400)["force"]["agrees"] for seed in range(20)]
-    assert np.mean(apart) > 0.75
+    alike = [bool(compare.compare(track(seed), track(seed + 100), 400)["force"]["agrees"]) for seed in range(20)]
+    assert sum(alike) > 15
 
 
 def test_what_a_track_says_of_itself() -> None:

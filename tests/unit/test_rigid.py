@@ -167,6 +167,7 @@ def test_the_network_learns_what_rigid_links_do_not_explain() -> None:
     fit_normalisation(model, frames, targets - explained)
     fit_affine(model, frames, targets - explained)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    loss = torch.tensor(torch.inf)
     for _ in range(400):
         optimiser.zero_grad()
         error = (model(frames[:, None])[:, 0] - targets)[:, 0] / (acceleration * DT).std()

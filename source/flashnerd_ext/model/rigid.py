@@ -106,12 +106,23 @@ class RigidPrior(nn.Module):
                 self._buffers[name] = value.to(moved.device)
         return self
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
         parent = state_dict.get(f"{prefix}parent")
         if parent is not None and bool(((parent < 0) | (parent > self.joints)).any()):
-            args[-1].append(f"{prefix}parent has a value outside 0 .. {self.joints}: fetch the bundle again.")
+            error_msgs.append(f"{prefix}parent has a value outside 0 .. {self.joints}: fetch the bundle again.")
             return
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     def place(self, chain: Chain) -> None:
         """Take the geometry of a tree whose joints are in the layout's order."""

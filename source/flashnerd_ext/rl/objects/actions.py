@@ -53,7 +53,7 @@ def sequences(kinds: Sequence[str], joints: Sequence[str], worlds: int, steps: i
         "turn": np.broadcast_to(_cycle(joints, steps, dt)[:, None], (steps, worlds, len(joints))),
     }
     chosen = kind_of_world(kinds, worlds)
-    actions = np.stack([made[kinds[chosen[world]]][:, world] for world in range(worlds)], 1)
+    actions = np.stack([made[kinds[int(chosen[world])]][:, world] for world in range(worlds)], 1)
     return actions.astype(np.float32)
 
 

@@ -28,7 +28,7 @@ def main() -> int:
     simulation = open_specified(spec)
     try:
         found = roll(simulation, spec)
-        atomic_save(Path(spec["result"]), lambda path: np.savez(path, **found))
+        atomic_save(Path(spec["result"]), lambda path: np.savez(path, allow_pickle=False, **found))
     finally:
         simulation.close()
     return 0

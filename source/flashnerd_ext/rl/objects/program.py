@@ -197,7 +197,7 @@ def summarise(config: ObjectsConfig, tracks: Mapping[str, compare.Track]) -> dic
         )
     reference = tracks["simulator"]
     kinds = kind_of_world(config.actions, config.num_envs)
-    parts = {"all": slice(None)} | {kind: kinds == i for i, kind in enumerate(config.actions)}
+    parts: dict[str, Any] = {"all": slice(None)} | {kind: kinds == i for i, kind in enumerate(config.actions)}
     results: dict[str, Any] = {}
     for name, track in tracks.items():
         if name == "simulator":
