@@ -20,7 +20,7 @@ LIMIT = 60.0
 """Largest force [N]."""
 HOLD = 0.5
 """Time at the end in which the pole is to stand [s]."""
-WAVES, GUESSES, UPDATES = 512, 6, 50
+WAVES, GUESSES, UPDATES = 512, 6, 120
 """Waves that are tried, the best of them that are improved side by side, and updates of each."""
 RAIL = 2.5
 """The cart should stay within this [m]; the stops are at 4 m."""
@@ -82,7 +82,7 @@ def search(steps: int, dt: float, seed: int) -> tuple[Any, list[float]]:
 
 
 def main() -> int:
-    options = read_options("swing_up_gradient", __doc__ or "", seconds=2.0)
+    options = read_options("swing_up_gradient", __doc__ or "", seconds=2.2)
     import time
 
     import torch

@@ -13,8 +13,8 @@ from flashnerd_ext.rl.framing import frame_box
 
 MARGIN = 1.0
 """Room around the visible bodies' origins [m], since links are larger than points and robots move."""
-FOLLOWED = 0.4
-"""The same for robots that the camera follows [m]."""
+FOLLOWED, STANDING = 0.4, 1.3
+"""The same for robots that the camera follows, and for one that stands and reaches out [m]."""
 ELEVATION = math.radians(22.0)
 """Steepest view; the task's own camera may look from lower."""
 CATCH_UP = 0.15
@@ -57,7 +57,7 @@ class ClipVisualizer(NewtonGLVisualizer):
         bodies = NewtonManager.get_state_0().body_q.numpy()[self._bodies(), :3]
         centre = bodies.mean(axis=0)
         if self._home is None:
-            room = FOLLOWED if self._moves else MARGIN
+            room = FOLLOWED if self._moves else STANDING
             eye, target = (np.array(x) for x in self._frame(bodies, room) or self._resolve_initial_camera_pose())
             self._home = (eye, target, centre)
             self._moved = np.zeros(3)

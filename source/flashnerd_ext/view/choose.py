@@ -42,7 +42,7 @@ def _check(name: str, environ: Mapping[str, str] | None) -> None:
             "in a browser, or --video for a clip."
         )
     if name == "rerun" and find_spec("rerun") is None:
-        raise FlashNerdError('--viz rerun needs rerun-sdk, which is not installed: type pip install "rerun-sdk>=0.29".')
+        raise FlashNerdError('--viz rerun needs rerun-sdk, which is not installed: type pip install "rerun-sdk>=0.41".')
     if name == "viser" and find_spec("viser") is None:
         raise FlashNerdError("--viz viser needs viser, which is not installed: type pip install viser.")
     if name == "kit" and find_spec("isaacsim") is None:

@@ -8,15 +8,18 @@ and history is kept.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import rerun as rr
 from isaaclab.scene_data import SceneDataProvider
 from isaaclab_visualizers.newton_adapter import apply_viewer_visible_worlds
 from isaaclab_visualizers.rerun.rerun_visualizer import RerunVisualizer
 
 from flashnerd_ext.view.rerun_cfg import MotionRerunVisualizerCfg
+
+rr: Any = import_module("rerun")
+"""Optional: ``pip install flashnerd-ext[rerun]``."""
 
 
 class MotionRerunVisualizer(RerunVisualizer):

@@ -147,18 +147,19 @@ class Stage:
         live = self.options.viz != "none"
         # A reset of all worlds, so that the run begins where the options say.
         observations, _ = self.simulation.env.reset()
-        # Ctrl-C ends the run, and what was seen so far is reported.
-        with torch.inference_mode(), contextlib.suppress(KeyboardInterrupt):
+        with torch.inference_mode():
             for step in tqdm(range(self.steps), unit=" steps", disable=None):
                 observations = self._step(act, observations, step, live)
                 if each is not None:
                     each(step)
                 if self.options.video and step % self.stride == self.stride - 1:
                     self._film()
-            while live and not self.options.video:
-                observations, _ = self.simulation.env.reset()
-                for step in range(self.steps):
-                    observations = self._step(act, observations, step, live)
+            # The table is that of the first run, and of all for the comparison's own lines.
+            with contextlib.suppress(KeyboardInterrupt):
+                while live and not self.options.video:
+                    observations, _ = self.simulation.env.reset()
+                    for step in range(self.steps):
+                        observations = self._step(act, observations, step, live)
 
     def _step(self, act: Act, observations: Any, step: int, live: bool) -> Any:
         begun = time.monotonic()
