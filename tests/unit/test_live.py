@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.physics.clock import timed_physics
 from flashnerd_ext.rl import best, checkpoint, live_log, manifest
 from flashnerd_ext.rl.best import BestByReturn
 from flashnerd_ext.rl.live_log import GuardCount, LiveLog, guard_scalars
@@ -85,6 +86,36 @@ def test_both_writers_get_the_guard_and_the_simulators_share(tmp_path: Path, mon
     share = [event.value for event in events.Scalars("FlashNeRD/fallback_share")]
     assert share == [pytest.approx(1 / 12), 0.0]
     assert all(0.0 < event.value < 1.0 for event in events.Scalars("Perf/simulator_share"))
+
+
+def test_the_clock_stands_before_a_manager_that_keeps_its_state_on_another_class() -> None:
+    pytest.importorskip("isaaclab")
+    from flashnerd_ext.physics.physx_base import SharedState
+
+    class Stock(metaclass=SharedState):
+        calls = 0
+
+        @classmethod
+        def step(cls) -> None:
+            Stock.calls += 1
+
+    class Mixed:
+        @classmethod
+        def step(cls) -> None:
+            super().step()  # type: ignore[misc]
+
+    class Ours(Mixed, Stock):
+        stock = Stock
+
+    stock = Stock.__dict__["step"]
+    base = SimpleNamespace(sim=SimpleNamespace(physics_manager=Ours), device="cpu")
+    with timed_physics(base) as clock:
+        base.sim.physics_manager.step()
+        base.sim.physics_manager.step()
+    assert (clock.calls, Stock.calls) == (2, 2) and clock.total > 0
+    assert Stock.__dict__["step"] is stock and "step" not in Ours.__dict__
+    Ours.step()
+    assert (clock.calls, Stock.calls) == (2, 3)
 
 
 class Trained:

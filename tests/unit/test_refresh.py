@@ -172,6 +172,7 @@ def test_report_manifest_and_log_state_the_kept_ratio(make: Any) -> None:
     metadata = json.loads((refresh.run / "run.json").read_text())["metadata"]
     assert metadata["kept"].startswith("kept 80.7% [") and metadata["bundle_hash"] == "1"
     assert metadata["bundle_path"] == row["bundle"] and metadata["best_iteration"] == "2"
+    assert metadata["best_by"].startswith("mean return in ")
     logged = runner.logger.writer.scalars
     assert logged["Refresh/kept"] == row["kept"]["ratio"] and logged["Refresh/return_learned"] == pytest.approx(10.35)
     assert logged["Refresh_task/falls_simulator"] == 0.0 and "Refresh_seconds/tune" in logged

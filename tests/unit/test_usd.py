@@ -16,6 +16,7 @@ from pxr import Gf, Sdf, Usd, UsdGeom, UsdLux, UsdPhysics
 from scipy.spatial.transform import Rotation
 
 from flashnerd_ext.errors import FlashNerdError
+from flashnerd_ext.rl.export_usd import run
 from flashnerd_ext.usd.bodies import Asset, scene_assets
 from flashnerd_ext.usd.check import check_file, validate
 from flashnerd_ext.usd.track import Track
@@ -199,6 +200,28 @@ def test_what_cannot_be_written_right_is_refused(tmp_path: Path) -> None:
         write_run(scene_of(1), None, missing, tmp_path / "run.usd", {})
     with pytest.raises(FlashNerdError, match=r"type --output run\.usd"):
         check_output(tmp_path / "run.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "no task is given"),
+        (("--task", "T"), "type --checkpoint latest"),
+        (("--task", "T", "--steps", "0"), "--steps is 0"),
+        (("--task", "T", "--actions", "zero", "--output", "clip.mp4"), "type --output run.usd"),
+        (("--task", "T", "--actions", "zero", "--checkpoint", "latest"), "leave one of them out"),
+        (("--task", "T", "--checkpoint", "latest"), "none is of task=T"),
+        (("--task", "T", "--checkpoint", "nowhere.pt"), "does not exist"),
+    ],
+)
+def test_wrong_words_get_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FlashNerdError) as caught:
+        run(None, words)
+    assert expected in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -54,11 +54,13 @@ def timed_physics(base: Any) -> Iterator[PhysicsClock]:
     manager = base.sim.physics_manager.step.__self__
     own = manager.__dict__.get("step")
     clock = PhysicsClock(manager.step, base.device)
-    manager.step = clock
+    # Past the metaclass of the PhysX managers, which would put it on the stock manager: that one's step is called by
+    # ours, and the clock by itself.
+    type.__setattr__(manager, "step", clock)
     try:
         yield clock
     finally:
         if own is not None:
-            manager.step = own
+            type.__setattr__(manager, "step", own)
         else:
-            del manager.step
+            type.__delattr__(manager, "step")
