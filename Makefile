@@ -17,6 +17,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 PYTEST_ARGS ?=
 # A process a core, up to four (each holds a simulator); the files stay whole, since they share what they build.
+# In the order of collection, simulators come first and short tests last: by the number of their tests, which is xdist's
+# own order, the longest files would come last and leave cores idle.
 PYTEST_WORKERS ?= auto
 
 .PHONY: help setup demo test lint pictures clean
@@ -32,7 +34,8 @@ demo: setup ## train a policy in FlashNeRD, test it in MuJoCo Warp, report (ARGS
 
 test: setup ## run the tests (PYTEST_ARGS="-m 'not slow'" for a short run)
 	@started=$$SECONDS; code=0; \
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS) || code=$$?; \
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+		$(PYTEST_ARGS) || code=$$?; \
 	echo "test: $$((SECONDS - started)) s"; exit $$code
 
 lint: setup ## ruff, pyright, shellcheck and hadolint

@@ -70,7 +70,7 @@ def main() -> int:
 
     from tqdm import tqdm
 
-    from flashnerd_ext.bundle.check import check_contact_rows
+    from flashnerd_ext.bundle.same_kind import check_contact_rows
     from flashnerd_ext.data.dataset import load_trajectories
     from flashnerd_ext.evaluation.dynamics import add_touches, error_table, evaluate_model, make_test_set
     from flashnerd_ext.evaluation.outputs import writing

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from isaaclab.utils import clone, configclass
-from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.core.lift.config.franka.franka_env_cfg import FrankaLiftEnvCfg
 from isaaclab_tasks.core.lift.lift_env_cfg import ObjectCfg
-from isaaclab_tasks.utils import PresetCfg
 
-from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
-
+from ..physics_preset import physics_preset
 from .physics import analytical
 
 _ANALYTICAL = analytical(FrankaLiftEnvCfg(), contacts=100)
-
-
-@configclass
-class FlashNerdFrankaPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned free motion of the arm, which needs a bundle of one's own so far."""
-
-    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
-    newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = _ANALYTICAL
 
 
 @configclass
@@ -44,4 +32,4 @@ class FlashNerdLiftEnvCfg(FrankaLiftEnvCfg):
         if self.curriculum is not None:
             self.curriculum.gravity_adr = None  # pyright: ignore[reportAttributeAccessIssue]
         # A preset stands in for the configuration until it is resolved.
-        self.sim.physics = FlashNerdFrankaPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
+        self.sim.physics = physics_preset(_ANALYTICAL)  # pyright: ignore[reportAttributeAccessIssue]

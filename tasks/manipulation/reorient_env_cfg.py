@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.core.reorient.config.allegro_hand.allegro_hand_manager_env_cfg import AllegroHandManagerEnvCfg
-from isaaclab_tasks.utils import PresetCfg
 
-from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
-
+from ..physics_preset import physics_preset
 from .physics import analytical
 
 # With random actions there were 23 a world at most, of 16 worlds together.
 _ANALYTICAL = analytical(AllegroHandManagerEnvCfg(), contacts=40)
-
-
-@configclass
-class FlashNerdAllegroPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned free motion of the fingers, which needs a bundle of one's own so far."""
-
-    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
-    newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = _ANALYTICAL
 
 
 @configclass
@@ -33,4 +21,4 @@ class FlashNerdReorientEnvCfg(AllegroHandManagerEnvCfg):
         super().__post_init__()
         self.scene.num_envs = 1024
         # A preset stands in for the configuration until it is resolved.
-        self.sim.physics = FlashNerdAllegroPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
+        self.sim.physics = physics_preset(_ANALYTICAL)  # pyright: ignore[reportAttributeAccessIssue]

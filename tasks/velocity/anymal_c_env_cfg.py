@@ -11,13 +11,12 @@ from isaaclab.envs import mdp
 from isaaclab.managers import RewardTermCfg
 from isaaclab.utils import configclass, replace
 from isaaclab_assets.robots.anymal import ANYDRIVE_3_SIMPLE_ACTUATOR_CFG
-from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.flat_env_cfg import AnymalCFlatEnvCfg
-from isaaclab_tasks.utils import PresetCfg
 
 from flashnerd_ext.robots.anymal_c import ARMATURE, DAMPING, STIFFNESS
 
-from .physics import analytical, learned
+from ..physics_preset import physics_preset
+from .physics import analytical
 
 _ANALYTICAL = analytical(AnymalCFlatEnvCfg(), contacts=12, constraints=120)
 DC_LEGS = replace(
@@ -25,16 +24,6 @@ DC_LEGS = replace(
 )
 """The shipped motor with gains that carry the robot and a rotor inertia; :mod:`flashnerd_ext.robots.anymal_c` says
 why."""
-
-
-@configclass
-class FlashNerdAnymalCPhysicsCfg(PresetCfg):
-    """Learned physics with the shipped bundle, and analytical physics beside it."""
-
-    flashnerd: NewtonCfg = learned(_ANALYTICAL, "auto")
-    mujoco_c: NewtonCfg = learned(_ANALYTICAL, "auto", "mujoco_c")
-    newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = learned(_ANALYTICAL, "auto")
 
 
 @configclass
@@ -50,4 +39,4 @@ class FlashNerdAnymalCFlatEnvCfg(AnymalCFlatEnvCfg):
         self.rewards.alive = RewardTermCfg(func=mdp.is_alive, weight=0.0)  # pyright: ignore[reportAttributeAccessIssue]
         self.sim.use_newton_actuators = True
         # A preset stands in for the configuration until it is resolved.
-        self.sim.physics = FlashNerdAnymalCPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
+        self.sim.physics = physics_preset(_ANALYTICAL, learned_first=True, mujoco_c=True)  # pyright: ignore[reportAttributeAccessIssue]

@@ -14,10 +14,8 @@ from isaaclab.terrains.config.rough import ROUGH_TERRAINS_CFG
 from isaaclab.utils import configclass, replace
 from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.velocity.config.anymal_c.rough_env_cfg import AnymalCRoughEnvCfg
-from isaaclab_tasks.utils import PresetCfg
 
-from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
-
+from ..physics_preset import physics_preset
 from .anymal_c_env_cfg import DC_LEGS
 
 
@@ -34,15 +32,6 @@ TERRAIN = replace(copy.deepcopy(ROUGH_TERRAINS_CFG), num_rows=3, num_cols=5, bor
 
 
 @configclass
-class FlashNerdAnymalCRoughPhysicsCfg(PresetCfg):
-    """Analytical physics, and learned physics beside it, which needs a bundle of one's own so far."""
-
-    flashnerd: NewtonCfg = flashnerd_physics(_ANALYTICAL, bundle="auto")
-    newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = _ANALYTICAL
-
-
-@configclass
 class FlashNerdAnymalCRoughEnvCfg(AnymalCRoughEnvCfg):
     """``FlashNeRD-Velocity-Rough-AnymalC``: the stock task's MDP with DC motors and fewer tiles."""
 
@@ -56,4 +45,4 @@ class FlashNerdAnymalCRoughEnvCfg(AnymalCRoughEnvCfg):
         self.scene.terrain.visual_material = sim_utils.PreviewSurfaceCfg(diffuse_color=(0.32, 0.36, 0.34))
         self.sim.use_newton_actuators = True
         # A preset stands in for the configuration until it is resolved.
-        self.sim.physics = FlashNerdAnymalCRoughPhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
+        self.sim.physics = physics_preset(_ANALYTICAL)  # pyright: ignore[reportAttributeAccessIssue]

@@ -5,23 +5,12 @@ from __future__ import annotations
 from isaaclab.envs import mdp
 from isaaclab.managers import RewardTermCfg
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.core.velocity.config.go2.flat_env_cfg import UnitreeGo2FlatEnvCfg
-from isaaclab_tasks.utils import PresetCfg
 
-from .physics import analytical, learned
+from ..physics_preset import physics_preset
+from .physics import analytical
 
 _ANALYTICAL = analytical(UnitreeGo2FlatEnvCfg(), contacts=60, constraints=160)
-
-
-@configclass
-class FlashNerdGo2PhysicsCfg(PresetCfg):
-    """Analytical physics, and learned physics beside it."""
-
-    flashnerd: NewtonCfg = learned(_ANALYTICAL, "auto")
-    mujoco_c: NewtonCfg = learned(_ANALYTICAL, "auto", "mujoco_c")
-    newton_mjwarp: NewtonCfg = _ANALYTICAL
-    default: NewtonCfg = _ANALYTICAL
 
 
 @configclass
@@ -34,4 +23,4 @@ class FlashNerdGo2FlatEnvCfg(UnitreeGo2FlatEnvCfg):
         # Off (the stock rewards) unless a training's schedule turns it on.
         self.rewards.alive = RewardTermCfg(func=mdp.is_alive, weight=0.0)  # pyright: ignore[reportAttributeAccessIssue]
         # A preset stands in for the configuration until it is resolved.
-        self.sim.physics = FlashNerdGo2PhysicsCfg()  # pyright: ignore[reportAttributeAccessIssue]
+        self.sim.physics = physics_preset(_ANALYTICAL, mujoco_c=True)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Physics of the velocity tasks: learned, and MuJoCo Warp with MuJoCo's own contact detector beside it.
+"""Analytical physics of the velocity tasks: MuJoCo Warp with MuJoCo's own contact detector.
 
 Bundles are made with that detector. The stock tasks use Newton's, which finds other points at the same pose and makes
 touch-downs differ; here both physics see the same contacts, so that they can be compared.
@@ -10,8 +10,6 @@ import copy
 from typing import Any
 
 from isaaclab_newton.physics import NewtonCfg
-
-from flashnerd_ext.physics.flashnerd_manager_cfg import flashnerd_physics
 
 
 def analytical(stock: Any, contacts: int, constraints: int) -> NewtonCfg:
@@ -30,11 +28,3 @@ def analytical(stock: Any, contacts: int, constraints: int) -> NewtonCfg:
     physics.default_shape_cfg.gap = 0.0
     physics.collision_cfg = None
     return physics
-
-
-def learned(base: NewtonCfg, bundle: str, model: str = "") -> NewtonCfg:
-    """Learned physics by a shipped bundle's name, or ``auto`` for one that fits the robot's joints.
-
-    ``model="mujoco_c"`` is the same backend stepping MuJoCo C.
-    """
-    return flashnerd_physics(base, bundle=bundle, model=model)

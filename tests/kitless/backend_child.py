@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,16 @@ def refusal(*arguments: Any, **keywords: Any) -> str:
     return ""
 
 
+def sentences(task: str, **cases: dict[str, Any]) -> dict[str, str]:
+    """What is said in each case, which is ``words`` of the command line and other keywords of :func:`refusal`."""
+    return {name: refusal(task, 2, *case.pop("words", ()), **case) for name, case in cases.items()}
+
+
+def answer(cases: dict[str, Callable[[], Any]]) -> None:
+    """Print the result of the case that the command line names."""
+    print("RESULT" + json.dumps(cases[sys.argv[1]]()), flush=True)
+
+
 def mass_event(mode: str, low: float, high: float, strict: bool = False) -> Any:
     """Setup that randomises the pole's mass."""
 
@@ -299,14 +310,17 @@ def refusals() -> dict[str, str]:
         cfg.sim.gravity = (0.0, 0.0, -3.7)
 
     return {
-        "decimation": refusal("Isaac-Cartpole", 2, "env.decimation=3"),
-        "damping": refusal("Isaac-Cartpole", 2, setup=damping),
-        "gravity": refusal("Isaac-Cartpole", 2, setup=gravity),
-        "mass_strict": refusal("Isaac-Cartpole", 2, setup=mass_event("reset", 2.0, 3.0, strict=True), step=True),
+        **sentences(
+            "Isaac-Cartpole",
+            decimation={"words": ["env.decimation=3"]},
+            damping={"setup": damping},
+            gravity={"setup": gravity},
+            mass_strict={"setup": mass_event("reset", 2.0, 3.0, strict=True), "step": True},
+            no_bundle={"words": ["env.sim.physics.solver_cfg.bundle=cartpol"]},
+            margin={"words": ["env.sim.physics.solver_cfg.guard_margin=-1"]},
+        ),
         "mass_negative": negative_mass(),
         "clone": forgot_to_clone(),
-        "no_bundle": refusal("Isaac-Cartpole", 2, "env.sim.physics.solver_cfg.bundle=cartpol"),
-        "margin": refusal("Isaac-Cartpole", 2, "env.sim.physics.solver_cfg.guard_margin=-1"),
     }
 
 
@@ -357,19 +371,15 @@ def solver_rate() -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    case = sys.argv[1]
-    cases = {
-        "manager": lambda: run("Isaac-Cartpole", True),
-        "direct": lambda: run("Isaac-Cartpole-Direct", False),
-        "ours": lambda: run("FlashNeRD-Cartpole", True),
-        "refusals": refusals,
-        "rates": rates,
-        "warnings": warnings,
-        "solver_rate": solver_rate,
-    }
-    print("RESULT" + json.dumps(cases[case]()), flush=True)
-
+CASES: dict[str, Callable[[], Any]] = {
+    "manager": lambda: run("Isaac-Cartpole", True),
+    "direct": lambda: run("Isaac-Cartpole-Direct", False),
+    "ours": lambda: run("FlashNeRD-Cartpole", True),
+    "refusals": refusals,
+    "rates": rates,
+    "warnings": warnings,
+    "solver_rate": solver_rate,
+}
 
 if __name__ == "__main__":
-    main()
+    answer(CASES)

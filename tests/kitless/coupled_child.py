@@ -5,14 +5,13 @@ Usage: ``python coupled_child.py CASE BUNDLE OUT_FOLDER``.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from backend_child import actions, make, refusal, robot_of, solver_of
+from backend_child import actions, answer, make, robot_of, sentences, solver_of
 
 TASK = "Isaac-Cartpole"
 STEPS = 12
@@ -90,13 +89,14 @@ def refusals() -> dict[str, Any]:
     def wrong_coupling(cfg: Any) -> None:
         cfg.sim.physics.solver_cfg.coupling = "both"
 
-    return {
-        "dt": refusal(TASK, 2, "env.sim.dt=0.01"),
-        "substeps": refusal(TASK, 2, "env.sim.physics.num_substeps=2"),
-        "integrator": refusal(TASK, 2, "env.sim.physics.solver_cfg.integrator=rk4"),
-        "coupling": refusal(TASK, 2, setup=wrong_coupling),
-    }
+    return sentences(
+        TASK,
+        dt={"words": ["env.sim.dt=0.01"]},
+        substeps={"words": ["env.sim.physics.num_substeps=2"]},
+        integrator={"words": ["env.sim.physics.solver_cfg.integrator=rk4"]},
+        coupling={"setup": wrong_coupling},
+    )
 
 
 if __name__ == "__main__":
-    print("RESULT" + json.dumps({"compare": compare, "refusals": refusals}[sys.argv[1]]()))
+    answer({"compare": compare, "refusals": refusals})

@@ -5,14 +5,13 @@ Usage: ``python manipulation_tasks_child.py CASE BUNDLE OUT_FOLDER TASK...``; se
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from backend_child import make, refusal, robot_of, solver_of
+from backend_child import answer, make, refusal, robot_of, solver_of
 from coupled_child import own_value
 
 TASKS = sys.argv[4:]
@@ -106,4 +105,4 @@ def refusals() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print("RESULT" + json.dumps({"learned": learned, "stock": stock, "refusals": refusals}[sys.argv[1]]()))
+    answer({"learned": learned, "stock": stock, "refusals": refusals})

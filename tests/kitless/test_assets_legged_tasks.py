@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import result_of
 
 from flashnerd_ext.robots.assets import root
 from flashnerd_ext.robots.assets.descriptions import get_description
@@ -33,16 +30,11 @@ ENVS, STEPS = 16, 50
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """Robot and what its task said; a simulator lives once in a process, so each task gets one of its own."""
     child = Path(__file__).parent / "legged_child.py"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FLASHNERD_ASSETS": "local"}
-    done = subprocess.run(
-        [sys.executable, str(child), TASKS[request.param], request.param, str(ENVS), str(STEPS)],
-        env=environment, cwd=tmp_path_factory.mktemp("run"), capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert done.returncode == 0 and lines, (done.stdout + done.stderr)[-3000:]
+    words = (TASKS[request.param], request.param, ENVS, STEPS)
+    result, said = result_of(child, *words, cwd=tmp_path_factory.mktemp("run"))
     # A stock task reserves room for its robot's contacts: a robot with more shapes loses some, silently to physics.
-    assert not any(word in done.stdout + done.stderr for word in ("exceeded", "overflow"))
-    return request.param, json.loads(lines[-1].removeprefix("RESULT "))
+    assert not any(word in said for word in ("exceeded", "overflow"))
+    return request.param, result
 
 
 def depth_first(name: str) -> list[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import forked
 
 from flashnerd_ext.robots.assets import root
 from flashnerd_ext.robots.assets.descriptions import get_description
@@ -31,11 +29,7 @@ ENVS, STEPS = 8, 50
 def run(task: str, physics: str) -> tuple[dict[str, Any] | None, str]:
     """Result of the task, if it came to one, and everything it said."""
     child = Path(__file__).parent / "manipulation_child.py"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FLASHNERD_ASSETS": "local"}
-    done = subprocess.run(
-        [sys.executable, str(child), task, physics, str(ENVS), str(STEPS)],
-        env=environment, capture_output=True, text=True, timeout=1800,
-    )  # fmt: skip
+    done = forked(child, task, physics, ENVS, STEPS, cwd=Path.cwd(), timeout=1800)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     said = done.stdout + done.stderr
     return (json.loads(lines[-1].removeprefix("RESULT ")) if done.returncode == 0 and lines else None), said

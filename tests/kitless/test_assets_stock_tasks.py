@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import result_of
 
 from flashnerd_ext.robots.assets import root, urdf_robot
 from flashnerd_ext.robots.assets.description import Source, UrdfRobot
@@ -66,14 +63,7 @@ with launch_simulation(cfg, {"device": "cpu"}):
 def run_task(task: str, folder: Path) -> dict[str, Any]:
     script = folder / "child.py"
     script.write_text(CHILD)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FLASHNERD_ASSETS": "local"}
-    done = subprocess.run(
-        [sys.executable, str(script), task, "16", "20"],
-        env=environment, cwd=folder, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert done.returncode == 0 and lines, (done.stdout + done.stderr)[-3000:]
-    return json.loads(lines[-1].removeprefix("RESULT "))
+    return result_of(script, task, 16, 20, cwd=folder)[0]
 
 
 @pytest.mark.parametrize("task", ["Isaac-Cartpole", "Isaac-Cartpole-Direct"])

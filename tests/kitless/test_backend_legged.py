@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from forked import result_of
 
 from flashnerd_ext.bundle.make import envelope, make_card
 from flashnerd_ext.bundle.store import save_bundle
@@ -42,11 +40,8 @@ def bundle_at(path: Path) -> Path:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("legged")
-    command = [sys.executable, str(CHILD), str(bundle_at(folder / "bundle")), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    return {"text": done.stdout + done.stderr, **json.loads(lines[-1].removeprefix("RESULT"))}
+    result, text = result_of(CHILD, bundle_at(folder / "bundle"), folder, cwd=folder)
+    return {"text": text, **result}
 
 
 def test_feet_at_the_ground_feel_the_predicted_force_and_nothing_else_does(run: dict[str, Any]) -> None:

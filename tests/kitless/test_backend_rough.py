@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import result_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_backend_legged import bundle_at
@@ -20,12 +19,7 @@ CHILD = Path(__file__).with_name("rough_backend_child.py")
 
 def run(physics: str, folder: Path) -> dict[str, Any]:
     bundle = bundle_at(folder / "bundle") if physics == "flashnerd" else ""
-    done = subprocess.run(
-        [sys.executable, str(CHILD), physics, str(bundle)], capture_output=True, text=True, cwd=folder
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    return json.loads(lines[-1].removeprefix("RESULT"))
+    return result_of(CHILD, physics, bundle, cwd=folder)[0]
 
 
 def test_learned_physics_finds_contacts_on_the_terrain(tmp_path: Path) -> None:

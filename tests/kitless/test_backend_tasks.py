@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import result_of
 
 from flashnerd_ext.bundle.store import Bundle
 from flashnerd_ext.robots.registry import get_robot
@@ -22,11 +20,7 @@ CHILD = Path(__file__).with_name("backend_child.py")
 
 def child(case: str, bundle: Bundle, folder: Path) -> tuple[dict[str, Any], str]:
     """Result and everything printed of one case."""
-    command = [sys.executable, str(CHILD), case, str(bundle.path), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    return json.loads(lines[-1].removeprefix("RESULT")), done.stdout + done.stderr
+    return result_of(CHILD, case, bundle.path, folder, cwd=folder)
 
 
 @pytest.fixture(scope="module", params=["manager", "direct", "ours"])

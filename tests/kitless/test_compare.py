@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import forked, fresh
 
 pytest.importorskip("isaaclab")
 
@@ -20,20 +18,13 @@ pytestmark = [pytest.mark.kitless, pytest.mark.slow]
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "compare_training.py"
 
 
-def typed(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *(str(word) for word in words)],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800,
-    )  # fmt: skip
-
-
 def test_three_physics_from_training_to_picture(tmp_path: Path, make_bundle: Callable[..., Any]) -> None:
     nerd = make_bundle(get_robot("cartpole"), model="nerd")
     words = (
         "task=FlashNeRD-Cartpole", "seeds=[3]", "num_envs=8", "max_iterations=8", "eval_envs=4", "json=c.json",
         f"bundles={{nerd_optimized: {nerd.path}}}", "overrides=['env.episode_length_s=2']",
     )  # fmt: skip
-    done = typed(tmp_path, *words)
+    done = fresh(SCRIPT, *words, cwd=tmp_path, timeout=1800)
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
     content = json.loads((tmp_path / "c.json").read_text())
     names = ["newton_mjwarp", "nerd_optimized", "flashnerd"]
@@ -50,7 +41,7 @@ def test_three_physics_from_training_to_picture(tmp_path: Path, make_bundle: Cal
     assert len({round(row["evaluated"], 6) for row in content["physics"]}) == 3
     assert (tmp_path / "c.png").stat().st_size > 5000 and "newton_mjwarp" in (tmp_path / "c.txt").read_text()
 
-    again = typed(tmp_path, *words)
+    again = forked(SCRIPT, *words, cwd=tmp_path)
     assert again.returncode == 0 and "3 of 3 trainings are there already" in again.stdout
     assert json.loads((tmp_path / "c.json").read_text())["runs"] == content["runs"]
 
@@ -60,7 +51,7 @@ def test_wrong_words_get_one_sentence(tmp_path: Path) -> None:
         (("physics=[nerd_optimized]",), "needs a bundle of a NeRD"),
         (("max_itarations=3",), "did you mean max_iterations"),
     ):
-        done = typed(tmp_path, *words)
+        done = forked(SCRIPT, *words, cwd=tmp_path)
         assert done.returncode == 2 and expected in done.stderr and "Traceback" not in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "outputs").exists()

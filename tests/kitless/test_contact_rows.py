@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from exported import exported
 
-from flashnerd_ext.data.engines.export import export_model, robot_usd
+from flashnerd_ext.data.engines.export import robot_usd
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.engines.rows import RowDetector
 from flashnerd_ext.errors import FlashNerdError
@@ -69,7 +70,6 @@ def test_rows_equal_those_of_the_training_data(name: str, capacity: int) -> None
 
     robot = get_robot(name)
     assert robot.contacts is not None
-    exported = export_model(robot)
     model = scene(robot)
     q, qd = states(robot, np.random.default_rng(3))
     state = model.state()
@@ -79,7 +79,7 @@ def test_rows_equal_those_of_the_training_data(name: str, capacity: int) -> None
     stage = ContactStage(card(robot, capacity, robot.contacts.gap), model, "cpu")  # type: ignore[arg-type]
     rows = stage.rows(state)
     assert rows is not None
-    detector = RowDetector(MujocoC(exported))
+    detector = RowDetector(MujocoC(exported(name)))
     detector.capacity = capacity
     reference = detector.rows(q, qd)
     np.testing.assert_array_equal(stage.found.numpy(), reference.count)
@@ -135,7 +135,7 @@ def test_fixed_rows_are_always_there_in_order_and_equal_those_of_the_training_da
     robot = get_robot(name)
     assert robot.contacts is not None
     fixed, gap = fixed_links(robot, "fixed"), robot.contacts.gap
-    engine = MujocoC(dataclasses.replace(export_model(robot), fixed=fixed))
+    engine = MujocoC(dataclasses.replace(exported(name), fixed=fixed))
     model = scene(robot)
     q, qd = states(robot, np.random.default_rng(4))
     q[-4:, 2] += 2.0
@@ -195,7 +195,7 @@ def test_links_that_cannot_have_a_fixed_row_are_refused() -> None:
     from flashnerd_ext.solver.contacts import ContactStage
 
     robot = get_robot("go2")
-    engine = MujocoC(export_model(robot))
+    engine = MujocoC(exported(robot.name))
     with pytest.raises(FlashNerdError, match="link 'FL_foott', which robot=go2 does not have: did you mean FL_foot"):
         RowDetector(engine, ("FL_foott",))
     with pytest.raises(FlashNerdError, match="link 'FL_hip', which has no collision shape"):

@@ -6,12 +6,11 @@ PhysX's runtime stays in a process until its end, so that the cases run in one o
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import fresh
 
 pytest.importorskip("newton")
 pytest.importorskip("ovphysx.types")
@@ -24,7 +23,7 @@ CHILD = Path(__file__).with_name("physx_child.py")
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("physx")
-    done = subprocess.run([sys.executable, str(CHILD), str(folder)], capture_output=True, text=True, cwd=folder)
+    done = fresh(CHILD, folder, cwd=folder, timeout=1800)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert lines, (done.stdout[-1500:], done.stderr[-3000:])
     return json.loads(lines[-1].removeprefix("RESULT"))

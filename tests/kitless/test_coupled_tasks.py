@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ pytest.importorskip("newton")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from coupled_world import coupled_bundle, coupling_of
+from forked import result_of
 
 from flashnerd_ext.bundle.store import Bundle
 from flashnerd_ext.robots.registry import get_robot
@@ -32,11 +31,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def child(case: str, bundle: Bundle, folder: Path) -> tuple[Any, str]:
-    command = [sys.executable, str(CHILD), case, str(bundle.path), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    return json.loads(lines[-1].removeprefix("RESULT")), done.stdout + done.stderr
+    return result_of(CHILD, case, bundle.path, folder, cwd=folder)
 
 
 def test_a_known_model_gives_the_stock_task(bundle: Bundle, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exported import exported
 
 from flashnerd_ext.data.engines import build_engine, load_or_export
-from flashnerd_ext.data.engines.export import export_model
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.samplers import samplers_of
 from flashnerd_ext.errors import FlashNerdError
@@ -24,7 +24,7 @@ FLOAT32 = 1e-5
 
 @pytest.fixture(scope="session")
 def model() -> ExportedModel:
-    return export_model(get_robot("cartpole"))
+    return exported("cartpole")
 
 
 def _batch(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

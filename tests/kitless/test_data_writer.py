@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from exported import exported
 
 from flashnerd_ext.data.dataset import load_trajectories, shard_paths
 from flashnerd_ext.data.engines import Engine, build_engine
-from flashnerd_ext.data.engines.export import export_model
 from flashnerd_ext.data.engines.exported import ExportedModel
 from flashnerd_ext.data.samplers import samplers_of
 from flashnerd_ext.data.writer import Plan, SplitPlan, Writer, feature_names
@@ -23,7 +23,7 @@ ROBOT = get_robot("cartpole")
 
 @pytest.fixture(scope="session")
 def model() -> ExportedModel:
-    return export_model(ROBOT)
+    return exported(ROBOT.name)
 
 
 def _writer(folder: Path, model: ExportedModel, seed: int = 0, rank: int = 0, world: int = 1, **more: object) -> Writer:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ pytest.importorskip("newton")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from anymal_world import FEET, ROBOT, Herd, build, shipped, standing
+from forked import result_of
 
 from flashnerd_ext.bundle.store import load_bundle, save_bundle
 from flashnerd_ext.errors import FlashNerdError
@@ -39,12 +39,8 @@ AT_REST = torch.zeros(1, ROBOT.layout.nv)
 def lab(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What Isaac Lab's environments gave, one after another in one process."""
     folder = tmp_path_factory.mktemp("anymal")
-    done = subprocess.run([sys.executable, str(CHILD), str(folder)], capture_output=True, text=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    # Sentences of refusals stand in the result as well.
-    text = (done.stdout + done.stderr).replace(lines[-1], "")
-    return {"text": text, "folder": folder, **json.loads(lines[-1].removeprefix("RESULT"))}
+    result, text = result_of(CHILD, folder, cwd=folder)
+    return {"text": text, "folder": folder, **result}
 
 
 def fail(herd: Herd, world: int) -> None:

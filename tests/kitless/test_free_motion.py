@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from exported import exported
 
 from flashnerd_ext.data.dataset import load_trajectories
 from flashnerd_ext.data.engines import build_engine
@@ -32,7 +33,7 @@ NAMES = ("franka", "franka_reach", "allegro")
 @pytest.fixture(scope="module", params=NAMES)
 def made(request: pytest.FixtureRequest) -> tuple[RobotDescription, ExportedModel]:
     robot = get_robot(request.param)
-    return robot, export_model(robot)
+    return robot, exported(robot.name)
 
 
 def states(robot: RobotDescription, count: int = 64, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -86,7 +87,7 @@ def test_a_one_step_label_is_mujocos_smooth_acceleration(made: tuple[RobotDescri
 def test_conditions_reach_the_label() -> None:
     robot = get_robot("franka")
     q, qd, torque, _ = states(robot, 8)
-    engine = build_engine("mujoco_c", export_model(robot), 1)
+    engine = build_engine("mujoco_c", exported(robot.name), 1)
     results = []
     for value in (0.0, 1.0):
         engine.set_worlds(np.full((8, 1), value), None)  # type: ignore[attr-defined]
@@ -106,7 +107,7 @@ def test_drives_stay_out_and_armature_stays_in(made: tuple[RobotDescription, Exp
 def test_the_first_joint_of_an_upright_arm_turns_freely() -> None:
     """``position_free``: its angle changes nothing."""
     robot = get_robot("franka")
-    engine = build_engine("mujoco_c", export_model(robot), 1)
+    engine = build_engine("mujoco_c", exported(robot.name), 1)
     q, qd, torque, condition = states(robot, 16)
     engine.set_worlds(condition, None)  # type: ignore[attr-defined]
     turned = q.copy()
@@ -117,7 +118,7 @@ def test_the_first_joint_of_an_upright_arm_turns_freely() -> None:
 def test_the_hand_is_held_as_the_task_holds_it() -> None:
     """Gravity in the hand's own frame, by the torque that it takes to hold the fingers."""
     mujoco: Any = import_module("mujoco")
-    model = export_model(get_robot("allegro")).compile()
+    model = exported("allegro").compile()
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     held = data.qfrc_bias.copy()
@@ -131,7 +132,7 @@ def test_the_hand_is_held_as_the_task_holds_it() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_data_set_has_all_splits_and_replays(name: str, tmp_path: Path) -> None:
     robot = get_robot(name)
-    model = export_model(robot)
+    model = exported(name)
     model.save(tmp_path)
     assert ExportedModel.load(tmp_path) == model
     engine = build_engine("mujoco_c", model, 1)
@@ -168,7 +169,7 @@ def unexplained(folder: Path, robot: RobotDescription) -> float:
 def test_test_motions_stay_near_the_joints_range(name: str) -> None:
     """Over the 200 steps of a test trajectory nobody flies away, although nothing but the drives holds the joints."""
     robot = get_robot(name)
-    engine = build_engine("mujoco_c", export_model(robot), 1)
+    engine = build_engine("mujoco_c", exported(robot.name), 1)
     names = robot.layout.joint_names
     low, high = (np.array([robot.position_limit[joint][i] for joint in names]) for i in (0, 1))
     for sampler, share in zip(samplers_of(name).values(), mixture(name, "test"), strict=True):
@@ -186,11 +187,11 @@ def test_test_motions_stay_near_the_joints_range(name: str) -> None:
 
 
 def test_engines_refuse_what_they_do_not_make() -> None:
-    model = dataclasses.replace(export_model(get_robot("allegro")), coupling="dv_damped")
+    model = dataclasses.replace(exported("allegro"), coupling="dv_damped")
     with pytest.raises(FlashNerdError, match="coupling is 'dv_damped', but the data engines make qacc_smooth"):
         model.compile()
     with pytest.raises(FlashNerdError, match="conditions that differ from world to world"):
-        build_engine("mujoco_warp", export_model(get_robot("franka")))
+        build_engine("mujoco_warp", exported("franka"))
 
 
 def test_the_card_of_a_trained_model_says_what_the_label_is() -> None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from exported import exported
 
 from flashnerd_ext.data.engines.coordinates import from_mujoco, to_mujoco
 from flashnerd_ext.data.engines.export import export_model
@@ -74,7 +75,8 @@ def replay(robot: RobotDescription, detector: str) -> Replay:
         )
         options = f"{robot.cone} {robot.impratio} implicitfast {detector}"
         assert str(record["solver"][0]).replace(" 1 ", " 1.0 ") == options
-    engine = MujocoC(export_model(robot))
+    known = robot is get_robot(robot.name)
+    engine = MujocoC(exported(robot.name) if known else export_model(robot))
     now = np.flatnonzero(kept)
     next_q, next_qd = engine.step(q[now].astype(float), qd[now].astype(float), actuation[now])
     # A quaternion and its negative are one rotation.
@@ -106,7 +108,7 @@ def test_mujoco_warp_on_the_engines_model_steps_as_the_running_task_on_the_groun
     import mujoco
     import mujoco_warp as mjw
 
-    model = export_model(get_robot("ant"))
+    model = exported("ant")
     compiled, com = model.compile(), MujocoC(model).base_com(None)
     with np.load(FIXTURES / "ant_mujoco_steps.npz") as record:
         now = np.flatnonzero(record["kept"] & ~record["flight"])
@@ -132,7 +134,7 @@ def test_stand_heights_are_those_at_which_the_soles_touch(name: str) -> None:
     assert robot.contacts is not None
     q = np.zeros((1, robot.layout.nq))
     q[0, 2], q[0, 6], q[0, 7:] = robot.stand_height, 1.0, robot.default_q
-    found = RowDetector(MujocoC(export_model(robot))).rows(q, np.zeros((1, robot.layout.nv)))
+    found = RowDetector(MujocoC(exported(robot.name))).rows(q, np.zeros((1, robot.layout.nv)))
     assert robot.links[found.link[0, 0]] in robot.contacts.feet
     assert found.features[0, 0, 6] == pytest.approx(0.0, abs=5e-4)
     touching = {robot.links[i] for i in found.link[0][found.features[0, :, 6] < 0.01] if i >= 0}

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from exported import exported
 
 from flashnerd_ext.data.engines.export import export_model, robot_usd
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
@@ -32,7 +33,7 @@ def standing(robot: RobotDescription, count: int, height: float = 0.0) -> tuple[
 
 @pytest.mark.parametrize("name", ["anymal_c", "go2", "g1", "g1_29", "ant"])
 def test_nobody_starts_in_the_ground(name: str) -> None:
-    engine = MujocoC(export_model(get_robot(name)))
+    engine = MujocoC(exported(name))
     detector, samplers = RowDetector(engine), samplers_of(name)
     generators = [np.random.default_rng([7, n]) for n in range(len(samplers))]
     draws = [(n, item.draw(generators[n], 40, 3)) for n, item in enumerate(samplers.values())]
@@ -54,7 +55,7 @@ def test_nobody_starts_in_the_ground(name: str) -> None:
 @pytest.mark.parametrize(("name", "link", "share"), [("g1", "torso_link", 8.117), ("go2", "base", 7.277)])
 def test_the_named_link_gets_heavier_and_the_feet_feel_it(name: str, link: str, share: float) -> None:
     robot = get_robot(name)
-    engine = MujocoC(export_model(robot))
+    engine = MujocoC(exported(name))
     names = robot.layout.conditions
     condition = np.zeros((3, len(names)), np.float32)
     condition[1, 0], condition[2, 0] = 0.3, -0.25
@@ -89,7 +90,7 @@ def test_the_named_link_gets_heavier_and_the_feet_feel_it(name: str, link: str, 
 def test_torques_of_implicit_drives_are_those_that_act(name: str, joint: str, stiffness: float, limit: float) -> None:
     """In the air: the drive pulls with its stiffness at first, and no harder than its limit however far the target."""
     robot = get_robot(name)
-    engine, index = MujocoC(export_model(robot)), robot.layout.joint_names.index(joint)
+    engine, index = MujocoC(exported(name)), robot.layout.joint_names.index(joint)
     q, qd, hold = standing(robot, 3, height=1.0)
     error = 0.2 * limit / stiffness
     hold[0, index] += error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -16,6 +14,7 @@ pytest.importorskip("newton")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from coupled_world import coupled_bundle
+from forked import result_of
 
 from flashnerd_ext.bundle.store import Bundle
 from flashnerd_ext.robots.registry import get_robot
@@ -45,12 +44,9 @@ def bundle_of(name: str) -> Bundle:
 
 
 def child(case: str, robot: str, folder: Path, *tasks: str) -> Any:
-    command = [sys.executable, str(CHILD), case, str(bundle_of(robot).path), str(folder), *tasks]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert lines, (done.stdout[-1500:], done.stderr[-3000:])
-    assert not any(word in done.stdout + done.stderr for word in ("exceeded", "overflow"))
-    return json.loads(lines[-1].removeprefix("RESULT"))
+    result, said = result_of(CHILD, case, bundle_of(robot).path, folder, *tasks, cwd=folder)
+    assert not any(word in said for word in ("exceeded", "overflow"))
+    return result
 
 
 def ran_as_it_should(result: dict[str, Any], robot: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from exported import exported
 
 pytest.importorskip("newton")
 
-from flashnerd_ext.data.engines.export import export_model
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.engines.rows import RowDetector
 from flashnerd_ext.data.samplers import samplers_of
@@ -26,7 +26,7 @@ COUNT = 96
 def made(request: pytest.FixtureRequest):
     """A robot, its engine and reflection, and states half a second into what its samplers do."""
     robot = get_robot(request.param)
-    engine = MujocoC(export_model(robot))
+    engine = MujocoC(exported(robot.name))
     rng = np.random.default_rng(0)
     names = list(robot.layout.conditions)
     states = []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import forked, fresh
 
 pytest.importorskip("isaaclab")
 pytestmark = [pytest.mark.kitless, pytest.mark.slow]
@@ -40,16 +40,11 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def run(self, *words: object) -> Result:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        environment.pop("DISPLAY", None)
-        done = subprocess.run(
-            [str(word) for word in words], cwd=self.folder, capture_output=True, text=True, env=environment, timeout=900
-        )
+    def script(self, name: str, *words: object, start: Callable[..., Any] = fresh) -> Result:
+        """A script of this repository; ``start=forked`` where another test starts it as a user does."""
+        environment = {key: value for key, value in os.environ.items() if key != "DISPLAY"}
+        done = start(SCRIPTS / name, *words, cwd=self.folder, env=environment)
         return Result(done.returncode, done.stdout, done.stderr)
-
-    def script(self, name: str, *words: object) -> Result:
-        return self.run(sys.executable, SCRIPTS / name, *words)
 
     def latest(self) -> Path:
         return max(self.folder.glob("logs/rsl_rl/cartpole/*"), key=lambda path: path.stat().st_mtime)
@@ -90,6 +85,7 @@ def test_resume_goes_on(desk: Desk, trained: Path) -> None:
         "rsl_rl/train.py",
         *("--task", "Isaac-Cartpole", "--num_envs", 8, "--max_iterations", 2, "--checkpoint", trained / "model_5.pt"),
         *("physics=newton_mjwarp", NORMALISED),
+        start=forked,
     )
     assert done.code == 0, done.err[-3000:]
     assert f"resuming from {trained / 'model_5.pt'} at iteration 6, 768 steps so far" in done.out
@@ -135,6 +131,7 @@ def test_clip_without_a_display(desk: Desk, trained: Path, source: str) -> None:
         "rsl_rl/play.py",
         *("--task", "Isaac-Cartpole", "--num_envs", 1, "--checkpoint", trained / "model_5.pt", "--video"),
         *("--video_length", 12, "--video_source", source, "physics=newton_mjwarp", NORMALISED),
+        start=forked,
     )
     assert done.code == 0, done.err[-3000:]
     clip = max((trained / "videos" / "play").glob("*.mp4"), key=lambda path: path.stat().st_mtime)
@@ -151,6 +148,7 @@ def test_other_network_is_named(desk: Desk, trained: Path) -> None:
         "rsl_rl/play.py",
         *("--task", "Isaac-Cartpole", "--num_envs", 2, "--checkpoint", trained / "model_5.pt", "--steps", 1),
         *("physics=newton_mjwarp", NORMALISED, "agent.actor.hidden_dims=[8]"),
+        start=forked,
     ).clean_refusal()
     assert "agent.actor.hidden_dims=[32,32]" in refusal and "(32, 4) in the file and (8, 4)" in refusal
 
@@ -198,7 +196,7 @@ WRONG = [
 
 def test_wrong_words_get_one_sentence(tmp_path: Path) -> None:
     """In one process, since every start of Isaac Lab costs seconds; the exit code is that of ``cli_main``."""
-    code = f"""
+    (tmp_path / "wrong.py").write_text(f"""
 import sys, json
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.rl.command import train
@@ -208,11 +206,11 @@ for line, expected in {WRONG!r}:
         train([*line.split(), "--num_envs", "2", "--max_iterations", "1"])
     except FlashNerdError as error:
         print("SENTENCE", json.dumps([line, expected, str(error)]))
-"""
-    done = Desk(tmp_path).run(sys.executable, "-c", code)
-    assert done.code == 0 and "Traceback" not in done.out + done.err, done.err[-3000:]
+""")
+    done = forked(tmp_path / "wrong.py", cwd=tmp_path)
+    assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stderr[-3000:]
     found = [
-        json.loads(line.removeprefix("SENTENCE ")) for line in done.out.splitlines() if line.startswith("SENTENCE")
+        json.loads(line.removeprefix("SENTENCE ")) for line in done.stdout.splitlines() if line.startswith("SENTENCE")
     ]
     assert [item[0] for item in found] == [line for line, _ in WRONG]
     for line, expected, sentence in found:
@@ -222,7 +220,6 @@ for line, expected in {WRONG!r}:
 
 def test_unreadable_checkpoint_and_missing_file(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "model_1.pt").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    refusal = desk.script(
-        "rsl_rl/play.py", "--task", "Isaac-Cartpole", "--num_envs", 1, "--checkpoint", tmp_path / "model_1.pt"
-    ).clean_refusal()
+    words = ("--task", "Isaac-Cartpole", "--num_envs", 1, "--checkpoint", tmp_path / "model_1.pt")
+    refusal = desk.script("rsl_rl/play.py", *words, start=forked).clean_refusal()
     assert "Git LFS pointer" in refusal

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import forked, fresh
 
 pytest.importorskip("isaaclab")
 
@@ -20,18 +18,11 @@ WORDS = ("task=FlashNeRD-Velocity-Flat-AnymalC", "num_envs=6", "motions=[gait,ex
 SHORT = "overrides=['env.episode_length_s=0.5']"
 
 
-def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *WORDS, *words],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, str]:
     folder = tmp_path_factory.mktemp("rewards")
     # Episodes of 25 steps: motions must stay the same across resets.
-    done = typed(folder, "steps=60", "folder=kept", SHORT)
+    done = fresh(SCRIPT, *WORDS, "steps=60", "folder=kept", SHORT, cwd=folder, timeout=1800)
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
     return json.loads((folder / "rewards.json").read_text()), folder, done.stdout
 
@@ -67,5 +58,5 @@ def test_torques_and_contacts_are_near(compared: tuple[dict[str, Any], Path, str
 
 def test_a_kept_motion_is_not_recorded_again(compared: tuple[dict[str, Any], Path, str]) -> None:
     _, folder, _ = compared
-    done = typed(folder, "steps=61", "folder=kept", SHORT)
+    done = forked(SCRIPT, *WORDS, "steps=61", "folder=kept", SHORT, cwd=folder)
     assert done.returncode == 2 and "holds a motion of steps=60" in done.stderr and "Traceback" not in done.stderr

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from forked import forked
 
 from flashnerd_ext.data.dataset import shard_paths
 from flashnerd_ext.data.engines import load_or_export
@@ -28,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("terrain") / "data"
     words = [f"out={out}", "robot=anymal_c", "terrain=mixed", "terrain_seed=4", "workers=1", "shard=64"]
     words += ["train=96", "train_steps=10", "val=4", "val_steps=5", "test=4", "test_steps=5"]
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True)
+    done = forked(SCRIPT, *words, cwd=Path.cwd())
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -148,7 +147,7 @@ def test_fixed_rows_on_terrain_are_the_deepest_contact_of_each_link(folder: Path
 def test_both_encodings_have_the_same_trajectories(folder: Path, tmp_path: Path) -> None:
     words = [f"out={tmp_path / 'fixed'}", "robot=anymal_c", "terrain=mixed", "terrain_seed=4", "workers=1", "shard=64"]
     words += ["contacts=fixed", "train=0", "val=4", "val_steps=5", "test=0"]
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True)
+    done = forked(SCRIPT, *words, cwd=Path.cwd())
     assert done.returncode == 0, done.stdout + done.stderr
     fixed, variable = columns(tmp_path / "fixed", "val"), columns(folder, "val")
     for name in ("joint_q", "joint_qd", "actuation", "force"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from exported import exported
 
-from flashnerd_ext.data.engines.export import export_model, robot_usd
+from flashnerd_ext.data.engines.export import robot_usd
 from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.engines.rows import RowDetector
 from flashnerd_ext.data.terrain import Terrain, make_terrain
@@ -22,7 +22,6 @@ from flashnerd_ext.robots.registry import get_robot
 
 pytestmark = pytest.mark.kitless
 WORLDS = 48
-exported = functools.cache(lambda name: export_model(get_robot(name)))
 
 
 def scene(robot: RobotDescription, add: Callable[[Any], None], worlds: int = WORLDS, each: Any = None) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import forked, fresh
 
 pytest.importorskip("newton")
 
@@ -18,27 +16,19 @@ from flashnerd_ext.data.engines.mujoco_c import MujocoC
 from flashnerd_ext.data.visits import spliced
 from flashnerd_ext.robots.registry import get_robot
 
-sys.path.append(str(Path(__file__).parent))
-
 pytestmark = [pytest.mark.kitless, pytest.mark.slow]
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-def typed(folder: Path, script: str, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *(str(word) for word in words)],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=600,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small data set, and the states that the shipped bundle visits from its starts."""
     folder = tmp_path_factory.mktemp("visits")
-    made = typed(folder, "dataset.py", "robot=anymal_c", "train=16", "train_steps=6", "val=2", "val_steps=6", "test=0")
+    splits = ("train=16", "train_steps=6", "val=2", "val_steps=6", "test=0")
+    made = forked(SCRIPTS / "dataset.py", "robot=anymal_c", *splits, cwd=folder)
     assert made.returncode == 0, made.stderr[-2000:]
     words = ("rollouts=12", "horizon=10", "every=3", "length=3", "val=0.25")
-    done = typed(folder, "visited_states.py", "robot=anymal_c", "out=visited", *words)
+    done = fresh(SCRIPTS / "visited_states.py", "robot=anymal_c", "out=visited", *words, cwd=folder)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
     return folder
 
@@ -87,5 +77,5 @@ def test_commands_go_on_as_others_of_their_sampler(folder: Path) -> None:
     ],
 )
 def test_wrong_words_are_refused_with_a_sentence(folder: Path, word: str, says: str) -> None:
-    done = typed(folder, "visited_states.py", "robot=anymal_c", "out=other", word)
+    done = forked(SCRIPTS / "visited_states.py", "robot=anymal_c", "out=other", word, cwd=folder)
     assert done.returncode != 0 and says in done.stderr and "Traceback" not in done.stderr

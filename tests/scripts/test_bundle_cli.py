@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import forked
 
 from flashnerd_ext.bundle.example import WALKER, example_bundle
 from flashnerd_ext.bundle.store import shipped
 
 
 def run(repo: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    script = [sys.executable, str(repo / "scripts" / "bundle.py"), *words]
-    result = subprocess.run(script, capture_output=True, text=True, cwd=cwd or repo)
+    result = forked(repo / "scripts" / "bundle.py", *words, cwd=cwd or repo)
     assert "Traceback" not in result.stderr, result.stderr
     return result
 

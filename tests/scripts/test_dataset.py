@@ -16,6 +16,7 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from forked import forked
 
 from flashnerd_ext.data.dataset import load_trajectories, shard_paths
 from flashnerd_ext.robots.registry import get_robot
@@ -26,6 +27,8 @@ ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("R
 
 
 def _run(repo: Path, script: str, *words: str, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    if not module:
+        return forked(repo / "scripts" / script, *words, cwd=repo, env=ENVIRONMENT)
     command = [sys.executable, *module, str(repo / "scripts" / script), *words]
     return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
 

@@ -11,13 +11,13 @@ from types import ModuleType
 
 import pytest
 from filelock import FileLock
+from forked import forked
 
 from flashnerd_ext.demo.plan import DemoConfig, Files, cartpole
 
 
 def _demo(repo: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(repo / "scripts" / "demo.py"), *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return forked(repo / "scripts" / "demo.py", *words, cwd=folder, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,8 @@ def test_wrong_options_are_one_sentence(repo: Path, tmp_path: Path, words: list[
 
 
 def test_help_lists_the_options(repo: Path, tmp_path: Path) -> None:
-    done = _demo(repo, tmp_path, "--help")
+    command = [sys.executable, str(repo / "scripts" / "demo.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0
     for field in dataclasses.fields(DemoConfig):
         assert f"{field.name}=" in done.stdout

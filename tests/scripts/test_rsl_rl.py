@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import forked
 
 
 def run(repo: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(repo / "scripts" / words[0]), *words[1:]],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return forked(repo / "scripts" / words[0], *words[1:], cwd=folder)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked import forked
 
 from flashnerd_ext.bundle.store import load_bundle
 
@@ -25,6 +26,8 @@ def command(repo: Path, *words: str, module: tuple[str, ...] = ()) -> list[str]:
 
 
 def run(repo: Path, *words: str, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    if not module:
+        return forked(repo / "scripts" / "train_dynamics.py", *words, cwd=repo, env=ENVIRONMENT)
     return subprocess.run(
         command(repo, *words, module=module), capture_output=True, text=True, env=ENVIRONMENT, timeout=300
     )
@@ -34,14 +37,7 @@ def run(repo: Path, *words: str, module: tuple[str, ...] = ()) -> subprocess.Com
 def data(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("train") / "cartpole"
     words = ["train=200", "val=20", "test=20", "balance=0", "train_steps=16", "val_steps=20", "test_steps=20"]
-    script = str(repo / "scripts" / "dataset.py")
-    done = subprocess.run(
-        [sys.executable, script, f"out={folder}", *words, "workers=1"],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        timeout=300,
-    )
+    done = forked(repo / "scripts" / "dataset.py", f"out={folder}", *words, "workers=1", cwd=repo, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return folder
 

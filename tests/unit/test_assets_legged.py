@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from asset_checks import equals_its_source, installed, lies_where_stock_looks
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.assets import build, mesh, urdf, urdf_robot
 from flashnerd_ext.robots.assets.description import UrdfRobot
 from flashnerd_ext.robots.assets.descriptions import get_description
 from flashnerd_ext.robots.assets.readback import Asset, read_asset
-from flashnerd_ext.robots.assets.verify import verify
 
 ROBOTS = ("anymal_c", "ant", "g1", "g1_29", "go2")
 FROM_URDF = ("anymal_c", "g1", "g1_29", "go2")
@@ -62,19 +61,12 @@ def source_tree(name: str) -> tuple[UrdfRobot, urdf.Tree]:
 @pytest.mark.parametrize("name", ROBOTS)
 def test_masses_limits_and_mass_matrix_equal_the_source(folder: Path, name: str) -> None:
     """Pinocchio's parse of the URDF; for Ant the model that Newton builds from the packaged file."""
-    pytest.importorskip("pinocchio")
-    checks = verify(get_description(name), folder)
-    assert len(checks) == 4
-    for check in checks:
-        assert check.ok, check
+    equals_its_source(name, folder)
 
 
 @pytest.mark.parametrize("name", sorted(STOCK))
 def test_files_lie_where_the_stock_config_looks(name: str) -> None:
-    module, variable, prefix = STOCK[name]
-    text = Path(str(distribution("isaaclab").locate_file(f"isaaclab_assets/robots/{module}"))).read_text()
-    for output in get_description(name).outputs:
-        assert f'usd_path = f"{output.replace(prefix, variable, 1)}"' in text.replace("usd_path=", "usd_path = ")
+    lies_where_stock_looks(name, *STOCK[name])
 
 
 def test_a_robot_without_a_stock_config_stays_off_the_stock_paths() -> None:
@@ -88,7 +80,7 @@ def test_joints_and_bodies_that_stock_configs_name_are_there(folder: Path, name:
     if name not in STOCK:
         patterns = [r"waist_(yaw|roll|pitch)_joint", r".*_wrist_(roll|pitch|yaw)_joint", r".*_elbow_joint"]
     else:
-        text = Path(str(distribution("isaaclab").locate_file(f"isaaclab_assets/robots/{STOCK[name][0]}"))).read_text()
+        text = installed(f"isaaclab_assets/robots/{STOCK[name][0]}")
         start = {"anymal_c": "ANYMAL_C_CFG = ", "ant": "ANT_CFG = ", "g1": "\nG1_CFG = ", "go2": "UNITREE_GO2_CFG = "}
         block = text.split(start[name], 1)[1].split('\n"""', 1)[0]
         patterns = re.findall(r'"([^"{}]*(?:_joint|HAA|HFE|KFE|_leg|_foot))"', block)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
 import pytest
+from asset_checks import equals_its_source, installed, lies_where_stock_looks
 from scipy.spatial.transform import Rotation
 
 from flashnerd_ext.robots.assets import build, mesh, props, urdf, urdf_robot
 from flashnerd_ext.robots.assets.description import UrdfRobot
 from flashnerd_ext.robots.assets.descriptions import get_description
 from flashnerd_ext.robots.assets.readback import Asset, read_asset
-from flashnerd_ext.robots.assets.verify import verify
 from flashnerd_ext.robots.registry import get_robot
 
 ROBOTS = ("allegro", "franka")
@@ -23,10 +22,6 @@ STOCK = {
     "allegro": ("allegro.py", "{ISAAC_NUCLEUS_DIR}", "Isaac"),
     "franka": ("franka.py", "{ISAACLAB_NUCLEUS_DIR}", "Isaac/IsaacLab"),
 }
-
-
-def installed(relative: str) -> str:
-    return Path(str(distribution("isaaclab").locate_file(relative))).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +47,12 @@ def tree_of(name: str) -> tuple[UrdfRobot, urdf.Tree]:
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_masses_limits_and_mass_matrix_equal_the_source(folder: Path, name: str) -> None:
-    pytest.importorskip("pinocchio")
-    checks = verify(get_description(name), folder)
-    assert len(checks) == 4
-    for check in checks:
-        assert check.ok, check
+    equals_its_source(name, folder)
 
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_files_lie_where_the_stock_config_looks(name: str) -> None:
-    module, variable, prefix = STOCK[name]
-    text = installed(f"isaaclab_assets/robots/{module}")
-    for output in get_description(name).outputs:
-        assert f'usd_path=f"{output.replace(prefix, variable, 1)}"' in text
+    lies_where_stock_looks(name, *STOCK[name])
 
 
 def test_the_table_lies_where_the_stock_task_looks() -> None:

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from flashnerd_ext.bundle.card import Card
-from flashnerd_ext.bundle.check import SimulationFacts, check_against, check_model_config, differences
+from flashnerd_ext.bundle.check import check_against, differences
 from flashnerd_ext.bundle.example import TINY, WALKER, example_model_and_card
 from flashnerd_ext.bundle.facts import physical_card
+from flashnerd_ext.bundle.same_kind import check_model_config
+from flashnerd_ext.bundle.simulation import SimulationFacts
 from flashnerd_ext.errors import FlashNerdError
 
 CART, POLE = "slider_to_cart_link", "cart_to_pole_link"

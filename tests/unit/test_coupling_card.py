@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from flashnerd_ext.bundle.card import Card, WeightsCard, format_card, parse_card
-from flashnerd_ext.bundle.check import SimulationFacts, check_against, differences
+from flashnerd_ext.bundle.check import check_against, differences
 from flashnerd_ext.bundle.example import WALKER, example_bundle, example_model_and_card
 from flashnerd_ext.bundle.rollout import rollout
+from flashnerd_ext.bundle.simulation import SimulationFacts
 from flashnerd_ext.bundle.store import load_bundle
 from flashnerd_ext.bundle.table import bundle_table
 from flashnerd_ext.errors import FlashNerdError

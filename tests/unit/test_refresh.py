@@ -289,7 +289,7 @@ def test_options_that_cannot_work_are_refused(tmp_path: Path, change: dict[str, 
 def test_the_base_data_are_no_further_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dataset.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FlashNerdError, match="which is data= already"):
+    with pytest.raises(FlashNerdError, match=r"which is refresh\.data= already"):
         RefreshOptions(every=3, data=str(tmp_path), more={".": 0.1}).check("cartpole")
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flashnerd_ext.bundle.card import PhysicalCard
-from flashnerd_ext.bundle.check import SimulationFacts, leaf
 from flashnerd_ext.bundle.make import stack
+from flashnerd_ext.bundle.simulation import SimulationFacts, leaf
 from flashnerd_ext.errors import FlashNerdError, one_line
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def facts_from_newton(
     """
     joints = members[0] if members else _members(model.joint_world, world)
     bodies = members[1] if members else _members(model.body_world, world)
-    starts, kinds = _numbers(model.joint_qd_start), _numbers(model.joint_type)
-    dims = _numbers(model.joint_dof_dim)
-    lower, upper = _numbers(model.joint_limit_lower), _numbers(model.joint_limit_upper)
-    stiffness, damping = _numbers(model.joint_target_ke), _numbers(model.joint_target_kd)
-    effort = _numbers(model.joint_effort_limit)
+    starts, kinds = numbers(model.joint_qd_start), numbers(model.joint_type)
+    dims = numbers(model.joint_dof_dim)
+    lower, upper = numbers(model.joint_limit_lower), numbers(model.joint_limit_upper)
+    stiffness, damping = numbers(model.joint_target_ke), numbers(model.joint_target_kd)
+    effort = numbers(model.joint_effort_limit)
     floating = False
     dofs: dict[str, int] = {}
     joint_kinds: dict[str, str] = {}
@@ -81,11 +81,11 @@ def facts_from_newton(
             raise FlashNerdError(
                 f"joint {name} has {count} degrees of freedom, but joints of one are supported: split it into several."
             )
-    children, parents = _numbers(model.joint_child), _numbers(model.joint_parent)
+    children, parents = numbers(model.joint_child), numbers(model.joint_parent)
     welded = {int(children[j]) for j in joints if int(kinds[j]) == _FIXED and int(parents[j]) < 0}
-    mass, inertia = _numbers(model.body_mass), _numbers(model.body_inertia)
+    mass, inertia = numbers(model.body_mass), numbers(model.body_inertia)
     moving = {leaf(model.body_label[body]): body for body in bodies if body not in welded}
-    gravity = np.asarray(_numbers(model.gravity), dtype=np.float64).reshape(-1, 3)
+    gravity = np.asarray(numbers(model.gravity), dtype=np.float64).reshape(-1, 3)
     return SimulationFacts(
         joint_names=tuple(dofs),
         dt=float(dt),
@@ -127,13 +127,14 @@ def physical_card(facts: SimulationFacts, **tolerances: float) -> PhysicalCard:
     )
 
 
-def _numbers(array: Any) -> np.ndarray:
+def numbers(array: Any) -> np.ndarray:
+    """A column of a finalised model (an array of Warp) or of a builder (a list)."""
     return np.asarray(array.numpy() if hasattr(array, "numpy") else array)
 
 
 def _members(worlds: Any, world: int) -> list[int]:
     """Indices that belong to ``world``; all where the model was built without worlds."""
-    of = _numbers(worlds).reshape(-1)
+    of = numbers(worlds).reshape(-1)
     found = np.flatnonzero(of == world)
     if not len(found) and not (of >= 0).any():
         found = np.arange(len(of))

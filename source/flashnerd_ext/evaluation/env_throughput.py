@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flashnerd_ext.errors import FlashNerdError, one_line
+from flashnerd_ext.evaluation.ratios import quotients
 
 START_LIMIT_S = 900.0
 """Longest wait for an environment; a first run compiles Warp kernels."""
@@ -198,16 +199,13 @@ def measure(
 
 def ratios(rows: Sequence[dict[str, Any]], first: str, second: str) -> dict[str, dict[str, float]]:
     """How many times faster ``first`` is than ``second``: the whole step and the physics part, by num_envs."""
-    found: dict[str, dict[str, float]] = {}
-    by = {(row["physics"], row["num_envs"]): row for row in rows}
-    for (physics, count), row in by.items():
-        other = by.get((second, count))
-        if physics == first and other is not None:
-            found[str(count)] = {
-                "env": row["env_steps_per_s"] / other["env_steps_per_s"],
-                "physics": other["physics_s_per_step"] / row["physics_s_per_step"],
-            }
-    return found
+
+    def column(physics: str, name: str) -> dict[int, float]:
+        return {row["num_envs"]: row[name] for row in rows if row["physics"] == physics}
+
+    whole = quotients(column(first, "env_steps_per_s"), column(second, "env_steps_per_s"))
+    inner = quotients(column(second, "physics_s_per_step"), column(first, "physics_s_per_step"))
+    return {count: {"env": value, "physics": inner[count]} for count, value in whole.items()}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

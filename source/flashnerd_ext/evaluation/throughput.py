@@ -18,6 +18,7 @@ import torch
 
 from flashnerd_ext.errors import one_line
 from flashnerd_ext.evaluation.flops import count_flops_per_step
+from flashnerd_ext.evaluation.ratios import quotients
 from flashnerd_ext.model.base import DynamicsModel
 from flashnerd_ext.model.flashnerd import FlashNerdConfig
 from flashnerd_ext.model.layout import StateLayout
@@ -275,12 +276,11 @@ def best(cells: Sequence[Cell], label: str, batch: int) -> Cell | None:
 
 def ratio(cells: Sequence[Cell], first: str, second: str, batches: Sequence[int]) -> dict[str, float]:
     """Best of ``first`` over best of ``second`` at each batch size where both ran."""
-    result = {}
-    for batch in batches:
-        a, b = best(cells, first, batch), best(cells, second, batch)
-        if a is not None and b is not None:
-            result[str(batch)] = a.rate / b.rate
-    return result
+    above, below = (
+        {batch: found.rate for batch in batches if (found := best(cells, label, batch)) is not None}
+        for label in (first, second)
+    )
+    return quotients(above, below)
 
 
 def sizes(layout: StateLayout, chosen: Sequence[Variant]) -> dict[str, dict[str, Any]]:

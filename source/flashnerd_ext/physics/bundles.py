@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from flashnerd_ext.bundle.card import Card, parse_card
+from flashnerd_ext.bundle.facts import numbers
 from flashnerd_ext.bundle.folder import CARD_FILE
 from flashnerd_ext.bundle.store import Bundle, load_bundle, shipped, shipped_root
 from flashnerd_ext.errors import FlashNerdError
@@ -37,9 +36,7 @@ class SceneJoints:
 
 def newton_joints(model: Any) -> SceneJoints:
     """Names in a Newton model or builder."""
-    # A builder has lists.
-    of_world = model.articulation_world
-    worlds = np.asarray(of_world.numpy() if hasattr(of_world, "numpy") else of_world)
+    worlds = numbers(model.articulation_world)
     count = int(model.articulation_count)
     return SceneJoints(
         moving_joints(model),
@@ -111,7 +108,7 @@ def _fits(card: Card, scene: SceneJoints) -> bool:
 
 def _armature(model: Any) -> dict[str, float]:
     """Armature of each moving joint of the model or builder; of copies in other worlds, the last one's."""
-    start, values = (x.numpy() if hasattr(x, "numpy") else x for x in (model.joint_qd_start, model.joint_armature))
+    start, values = numbers(model.joint_qd_start), numbers(model.joint_armature)
     return {
         joint_name(label): float(values[int(start[i])])
         for i, label in enumerate(model.joint_label)
@@ -143,8 +140,8 @@ def moving_joints(model: Any) -> set[str]:
     """Names of the joints that have a degree of freedom, without free joints."""
     from newton import JointType
 
-    # A builder has lists, and its starts end with the last joint.
-    start, types = (x.numpy() if hasattr(x, "numpy") else x for x in (model.joint_qd_start, model.joint_type))
+    start, types = numbers(model.joint_qd_start), numbers(model.joint_type)
+    # A builder's starts end with the last joint.
     ends = [*start[1 : len(model.joint_label)], model.joint_dof_count]
     return {
         joint_name(label)

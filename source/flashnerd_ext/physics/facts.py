@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from flashnerd_ext.bundle.card import Card
-from flashnerd_ext.bundle.check import JointMap, check_against
+from flashnerd_ext.bundle.check import check_against
 from flashnerd_ext.bundle.facts import facts_from_newton
+from flashnerd_ext.bundle.joint_map import JointMap
 from flashnerd_ext.solver.coupled_map import CoupledMap
 
 _PROPERTIES = (

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flashnerd_ext.bundle.check import JointMap, SimulationFacts, check_against
+from flashnerd_ext.bundle.check import check_against
+from flashnerd_ext.bundle.joint_map import JointMap
 from flashnerd_ext.bundle.make import stack
+from flashnerd_ext.bundle.simulation import SimulationFacts
 from flashnerd_ext.errors import FlashNerdError
 
 if TYPE_CHECKING:

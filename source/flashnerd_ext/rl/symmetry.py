@@ -50,6 +50,7 @@ VECTORS = {
 JOINTS = ("joint_pos", "joint_vel", "actions")
 """Terms with a number a joint, in the order of the articulation."""
 
+INSTEAD = "agent.algorithm.symmetry_cfg=null"
 LOGGED = 512
 """Samples of a batch behind the logged symmetry error, where it is no part of the loss."""
 
@@ -146,13 +147,17 @@ def mirror_of(joints: tuple[str, ...], plane: Plane = SIDES) -> Mirror:
             return mirror
     raise FlashNerdError(
         f"no robot with the joints {', '.join(joints[:3])}, ... has a {plane.field}, which the augmentation needs: "
-        "give its description one, or type agent.algorithm.symmetry_cfg=null."
+        f"give its description one, or type {INSTEAD}."
     )
 
 
 def joint_columns(names: tuple[str, ...], mirror: Mirror) -> Columns:
-    """Which joint each joint's image is, and its sign."""
-    return [names.index(mirror.image(name)) for name in names], mirror.signs(names)
+    """Which joint each joint's image is, and its sign.
+
+    Raises:
+        FlashNerdError: Where an image is not among the joints.
+    """
+    return mirror.images(names, "joint", INSTEAD), mirror.signs(names)
 
 
 def observation_columns(
@@ -182,7 +187,7 @@ def observation_columns(
         else:
             raise FlashNerdError(
                 f"the observation '{name}' with {size} numbers has no mirror image here: known are "
-                f"{', '.join([*VECTORS, *JOINTS, 'height_scan'])}; or type agent.algorithm.symmetry_cfg=null."
+                f"{', '.join([*VECTORS, *JOINTS, 'height_scan'])}; or type {INSTEAD}."
             )
         index += [place + column for column in columns]
         sign += signs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flashnerd_ext.errors import FlashNerdError, nearest
@@ -78,6 +78,25 @@ class Mirror:
         places = [(name.find(side), side, other) for side, other in zip(self.sides, self.sides[::-1], strict=True)]
         found = sorted(place for place in places if place[0] >= 0)
         return name.replace(found[0][1], found[0][2], 1) if found else name
+
+    def images(self, names: Sequence[str], what: str, instead: str) -> list[int]:
+        """Index into ``names`` of the image of each of them.
+
+        Args:
+            names: Of joints or links.
+            what: What they are called in a refusal.
+            instead: What to type where no mirror is wanted.
+
+        Raises:
+            FlashNerdError: Where an image is not among them.
+        """
+        for name in names:
+            if self.image(name) not in names:
+                raise FlashNerdError(
+                    f"the mirror image of {what} {name} is {self.image(name)}, which the robot does not have: check "
+                    f"the mirror's sides, or type {instead}."
+                )
+        return [names.index(self.image(name)) for name in names]
 
     def signs(self, joints: Iterable[str]) -> list[float]:
         """-1 for each joint whose angle changes its sign, 1 for the others."""

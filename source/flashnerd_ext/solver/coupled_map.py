@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from flashnerd_ext.bundle.facts import numbers
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.mapping import StateMap, check_kind, joint_name
 
@@ -58,7 +59,7 @@ def learned_articulations(model: Any, names: tuple[str, ...]) -> list[list[int]]
     """
     worlds = max(int(model.world_count), 1)
     found: list[list[int]] = [[] for _ in range(worlds)]
-    of_world = np.asarray(_array(model.articulation_world))
+    of_world = numbers(model.articulation_world)
     for articulation in range(int(model.articulation_count)):
         if set(moving_names(model, articulation)) == set(names):
             found[max(int(of_world[articulation]), 0)].append(articulation)
@@ -69,7 +70,7 @@ def moving_names(model: Any, articulation: int) -> list[str]:
     """Names of an articulation's joints that have a degree of freedom; a free joint is named ``free joint``."""
     from newton import JointType
 
-    starts, types = np.asarray(_array(model.joint_qd_start)), np.asarray(_array(model.joint_type))
+    starts, types = numbers(model.joint_qd_start), numbers(model.joint_type)
     ends = np.append(starts, int(model.joint_dof_count))
     return [
         "free joint" if int(types[j]) == int(JointType.FREE) else joint_name(model.joint_label[j])
@@ -80,7 +81,7 @@ def moving_names(model: Any, articulation: int) -> list[str]:
 
 def articulation_joints(model: Any, articulation: int) -> range:
     """Joints of an articulation; they stand together."""
-    starts = [int(start) for start in _array(model.articulation_start)]
+    starts = [int(start) for start in numbers(model.articulation_start)]
     last = starts[articulation + 1] if articulation + 1 < len(starts) else int(model.joint_count)
     return range(starts[articulation], last)
 
@@ -122,7 +123,7 @@ def map_coupled(solver: SolverMuJoCo, layout: StateLayout, bundle: str, device: 
                     "every world."
                 )
     first = places[0]
-    qpos, qvel = np.asarray(_array(solver.mj_q_start)), np.asarray(_array(solver.mj_qd_start))
+    qpos, qvel = numbers(solver.mj_q_start), numbers(solver.mj_qd_start)
     q, v = np.concatenate([robot.q for robot in first]), np.concatenate([robot.v for robot in first])
     straight = copies == 1 and q.tolist() == list(range(coords)) and v.tolist() == list(range(dofs))
 
@@ -157,16 +158,12 @@ class _Robot:
         self.bodies = np.unique(model.joint_child.numpy()[self.joints])
 
 
-def _array(values: Any) -> Any:
-    return values.numpy() if hasattr(values, "numpy") else values
-
-
 def _some(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
 
 def _others(model: Any) -> str:
     """What the articulations of world 0 have, for a message."""
-    of_world = np.asarray(_array(model.articulation_world))
+    of_world = numbers(model.articulation_world)
     first = [a for a in range(int(model.articulation_count)) if of_world[a] <= 0]
     return "; ".join(_some(moving_names(model, a)) or "no joint that moves" for a in first[:4]) or "none"

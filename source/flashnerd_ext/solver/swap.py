@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from flashnerd_ext.bundle.check import check_model_config
+from flashnerd_ext.bundle.same_kind import check_model_config
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.solver.engine_stepper import EngineStepper
 from flashnerd_ext.solver.guard import card_bounds

@@ -128,7 +128,7 @@ def start_from(config: TrainDynamicsConfig, model: DynamicsModel, fixed: tuple[s
     """
     if not config.init:
         return ()
-    from flashnerd_ext.bundle.check import check_contact_rows, check_model_config
+    from flashnerd_ext.bundle.same_kind import check_contact_rows, check_model_config
     from flashnerd_ext.bundle.store import load_bundle
 
     bundle = load_bundle(config.init)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PROBES = 64
 """Random states that tell the columns apart."""
+INSTEAD = "train.mirror=false"
 
 
 class Reflection:
@@ -43,10 +44,10 @@ class Reflection:
                 f"robot={robot.name} has no left and right: give its description a mirror, or type train.mirror=false."
             )
         layout, mirror = robot.layout, robot.mirror
-        self.joints = _images(layout.joint_names, mirror.image, "joint")
-        self.links = _images(robot.links, mirror.image, "link")
+        self.joints = mirror.images(layout.joint_names, "joint", INSTEAD)
+        self.links = mirror.images(robot.links, "link", INSTEAD)
         self.signs = torch.tensor(mirror.signs(layout.joint_names), dtype=torch.float64)
-        self.inputs = _images(layout.actuated, mirror.image, "actuated joint")
+        self.inputs = mirror.images(layout.actuated, "actuated joint", INSTEAD)
         self.input_signs = self.signs[list(layout.actuated_joints)]
         self.conditions, self.condition_signs = _conditions(layout.conditions, mirror.image)
 
@@ -133,7 +134,7 @@ class MirroredBatch:
         sign[[1, 4, 8]] = -1.0  # y of point, normal and velocity.
         self.row_sign, self.links = sign, torch.tensor(image.links)
         assert robot.mirror is not None
-        self.order = _images(fixed, robot.mirror.image, "fixed link") if fixed else []
+        self.order = robot.mirror.images(fixed, "fixed link", INSTEAD) if fixed else []
 
     def __call__(
         self, flip: Tensor, frames: Tensor, targets: Tensor, rows: ContactRows | None
@@ -179,16 +180,6 @@ def match(original: Tensor, image: Tensor, what: str) -> Columns:
             "turned), or type train.mirror=false."
         )
     return Columns(columns, signs.float())
-
-
-def _images(names: tuple[str, ...], image, what: str) -> list[int]:
-    for name in names:
-        if image(name) not in names:
-            raise FlashNerdError(
-                f"the mirror image of {what} {name} is {image(name)}, which the robot does not have: check the "
-                "mirror's sides, or type train.mirror=false."
-            )
-    return [names.index(image(name)) for name in names]
 
 
 def _conditions(names: tuple[str, ...], image) -> tuple[list[int], Tensor]:

@@ -33,20 +33,31 @@ class Sources:
     seeds: tuple[int, ...]
 
 
-def check_shares(more: Mapping[str, float], data: str) -> None:
+def check_shares(more: Mapping[str, float], data: str, recorded: float = 0.0, prefix: str = "") -> None:
     """Refuse shares that leave nothing for the base data.
+
+    Args:
+        more: Further data set -> its share.
+        data: Base data set.
+        recorded: Share that is given away besides, by the option ``share``.
+        prefix: Of the options' names.
 
     Raises:
         FlashNerdError: Names the folder or the sum.
     """
     for folder, share in more.items():
         if not 0.0 < share < 1.0:
-            raise FlashNerdError(f"more gives {folder} the share {share}, but a number between 0 and 1 is needed.")
+            raise FlashNerdError(
+                f"{prefix}more gives {folder} the share {share}, but a number between 0 and 1 is needed."
+            )
         if folder == data:
-            raise FlashNerdError(f"more names {folder}, which is data= already: leave it out.")
-    if sum(more.values()) >= 1.0:
+            raise FlashNerdError(f"{prefix}more names {folder}, which is {prefix}data= already: leave it out.")
+    total = recorded + sum(more.values())
+    if total >= 1.0:
+        also = f"{prefix}share and " if recorded else ""
         raise FlashNerdError(
-            f"the shares in more sum to {sum(more.values()):.3g}, but less than 1 is needed: data={data} has the rest."
+            f"{also}the shares in {prefix}more sum to {total:.3g}, but less than 1 is needed: {prefix}data={data} has "
+            "the rest."
         )
 
 

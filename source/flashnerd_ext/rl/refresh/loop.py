@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flashnerd_ext.bundle.check import check_contact_rows
+from flashnerd_ext.bundle.same_kind import check_contact_rows
 from flashnerd_ext.data.dataset import FILE, fixed_of, read_summary
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.files import atomic_save

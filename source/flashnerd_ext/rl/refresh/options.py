@@ -80,15 +80,10 @@ class RefreshOptions:
         if not 0.0 < self.share < 1.0:
             raise FlashNerdError(f"refresh.share is {self.share}, but a number between 0 and 1 is needed.")
         self.more = {str(Path(folder).resolve()): share for folder, share in self.more.items()}
-        check_shares(self.more, self.data)
+        check_shares(self.more, self.data, self.share, PREFIX)
         for folder in self.more:
             if not (Path(folder) / "dataset.json").is_file():
                 raise FlashNerdError(f"refresh.more names {folder}, which is no data set: give a folder of one.")
-        if self.share + sum(self.more.values()) >= 1.0:
-            raise FlashNerdError(
-                f"refresh.share and the shares in refresh.more sum to {self.share + sum(self.more.values()):.3g}, but "
-                f"less than 1 is needed: refresh.data={self.data} has the rest."
-            )
         if not 0.0 <= self.pushes <= 1.0:
             raise FlashNerdError(f"refresh.pushes is {self.pushes}, but a share from 0 to 1 is needed.")
         if self.updates == 0 and not self.minutes > 0:
