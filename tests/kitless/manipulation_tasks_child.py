@@ -1,6 +1,6 @@
 """Manipulation tasks in coupled mode, in a process of their own; prints one JSON object at the end.
 
-Usage: ``python manipulation_tasks_child.py CASE BUNDLE OUT_FOLDER TASK...``; several tasks for ``refusals`` only.
+Usage: ``python manipulation_tasks_child.py CASE BUNDLE OUT_FOLDER TASK...``; several tasks for ``chosen`` only.
 """
 
 from __future__ import annotations
@@ -99,10 +99,17 @@ def stock() -> dict[str, Any]:
     return roll("physics=newton_mjwarp", known=False)
 
 
-def refusals() -> dict[str, Any]:
-    """What each task says without a bundle."""
+def chosen() -> dict[str, Any]:
+    """The bundle that each task takes by itself; its simulation ends there."""
+    from flashnerd_ext.errors import FlashNerdError
+    from flashnerd_ext.physics import flashnerd_manager
+
+    def stop(bundle: Any, *_: Any, **__: Any) -> None:
+        raise FlashNerdError(bundle.card.name)
+
+    flashnerd_manager.make_stepper = stop  # pyright: ignore[reportAttributeAccessIssue]
     return {task: refusal(task, WORLDS, "physics=flashnerd", setup=small_bank) for task in TASKS}
 
 
 if __name__ == "__main__":
-    answer({"learned": learned, "stock": stock, "refusals": refusals})
+    answer({"learned": learned, "stock": stock, "chosen": chosen})

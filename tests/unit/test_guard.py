@@ -120,7 +120,7 @@ def test_f05_the_dump_holds_the_offending_worlds_not_the_first(tmp_path: Path) -
     proposal[63, 2] = NAN
     proposal[40, 0] = 9.0
     bench.step(proposal, torch.full((64, 1), 6.0))
-    folder = dump_to(tmp_path).report(bench.guard, 7, bench.good)
+    folder = dump_to(tmp_path).report(bench.guard, 7)
     assert folder is not None
     assert (tmp_path / "latest").resolve() == folder.resolve()
     report = json.loads((tmp_path / "latest" / "report.json").read_text())
@@ -144,7 +144,7 @@ def test_causes_tell_commands_and_written_states_apart(tmp_path: Path) -> None:
     command = torch.zeros(3, 1)
     command[2] = INF
     bench.step(torch.full((3, 4), NAN), command)
-    folder = dump_to(tmp_path).report(bench.guard, 1, bench.good)
+    folder = dump_to(tmp_path).report(bench.guard, 1)
     assert folder is not None
     causes = json.loads((folder / "report.json").read_text())["causes"]
     assert causes == {
@@ -158,7 +158,7 @@ def test_f16_dumps_are_bounded_in_number_and_rate(tmp_path: Path) -> None:
     bench, dump = Bench(4), dump_to(tmp_path, keep=3)
     bench.step(torch.full((4, 4), NAN))
     steps = [*range(1, 200), 200 + SLOW_EVERY, 201 + SLOW_EVERY]
-    written = [step for step in steps if dump.report(bench.guard, step, bench.good) is not None]
+    written = [step for step in steps if dump.report(bench.guard, step) is not None]
     assert written == [1, 2, 3, 200 + SLOW_EVERY]
     folders = sorted(p.name for p in tmp_path.iterdir() if p.is_dir() and not p.is_symlink())
     assert folders == ["step-000000002", "step-000000003", f"step-{200 + SLOW_EVERY:09d}"]
@@ -169,7 +169,7 @@ def test_f16_dumps_are_bounded_in_number_and_rate(tmp_path: Path) -> None:
 def test_no_dump_is_written_when_none_is_wanted(tmp_path: Path) -> None:
     bench = Bench(1)
     bench.step(torch.full((1, 4), NAN))
-    assert dump_to(tmp_path / "none", keep=0).report(bench.guard, 1, bench.good) is None
+    assert dump_to(tmp_path / "none", keep=0).report(bench.guard, 1) is None
     assert not (tmp_path / "none").exists()
 
 
@@ -177,7 +177,7 @@ def test_a_disk_that_cannot_be_written_does_not_stop_the_simulation(tmp_path: Pa
     bench = Bench(1)
     bench.step(torch.full((1, 4), NAN))
     (tmp_path / "file").write_text("in the way")
-    assert dump_to(tmp_path / "file").report(bench.guard, 1, bench.good) is None
+    assert dump_to(tmp_path / "file").report(bench.guard, 1) is None
     assert "could not be written" in caplog.text
 
 
@@ -185,7 +185,7 @@ def test_warned_once_counted_always(tmp_path: Path, caplog: Any) -> None:
     bench, dump = Bench(2), dump_to(tmp_path)
     for step in range(1, 6):
         bench.step(torch.full((2, 4), NAN))
-        dump.report(bench.guard, step, bench.good)
+        dump.report(bench.guard, step)
     assert sum("guard held" in record.message for record in caplog.records if record.levelname == "WARNING") == 1
     assert bench.guard.total.tolist() == [5, 5]
 
@@ -204,3 +204,32 @@ def test_buffers_stay_where_they_are() -> None:
 def test_a_history_of_nothing_is_refused() -> None:
     with pytest.raises(FlashNerdError, match="guard_history is 0, but at least 1"):
         GuardStage(BOUNDS, 1, 1, 0, "cpu")
+
+
+def test_failures_between_two_reports_are_dumped_as_they_happened(tmp_path: Path) -> None:
+    """F05: a control step holds several model steps, and the failing one need not be the last of them."""
+    bench, dump = Bench(3, history=3), dump_to(tmp_path)
+    bad = {1: (2, NAN), 3: (0, 9.0), 4: (2, INF)}
+    for i in range(6):
+        proposal = torch.full((3, 4), 0.1 * (i + 1))
+        if i in bad:
+            proposal[bad[i][0], 0] = bad[i][1]
+        bench.step(proposal, torch.full((3, 1), float(i)))
+    assert not bench.guard.failed.any()
+    assert bench.guard.caught.tolist() == [True, False, True]
+    folder = dump.report(bench.guard, 6)
+    assert folder is not None
+    report = json.loads((folder / "report.json").read_text())
+    assert report["failed_at"] == {"0": 4, "2": 2}
+    assert report["causes"] == {
+        "0": "x.pos would be 9, outside of [-1, 3]",
+        "2": "the prediction is not finite",
+    }
+    with np.load(folder / "history.npz", allow_pickle=False) as data:
+        commands = data["history"][:, :, 4]
+        # Steps 3 to 5 are kept, and the sight of each world's own failure.
+        np.testing.assert_array_equal(commands, [[NAN, NAN, 3.0], [NAN, NAN, 1.0]])
+        assert data["rejected"][0, 0] == 9.0 and np.isnan(data["rejected"][1, 0])
+    bench.guard.reported()
+    bench.step(torch.zeros(3, 4))
+    assert not bench.guard.caught.any()

@@ -26,7 +26,8 @@ class SceneJoints:
         joints: Of all robots of all worlds.
         robots: Of each articulation of world 0.
         alone: Whether each world holds one articulation at most.
-        armature: Of each moving joint, of copies the last one's; empty where it is not known.
+        armature: Of each moving joint, of copies the last one's; empty where it is not known, as before actuators have
+            written theirs.
     """
 
     joints: set[str]
@@ -65,7 +66,7 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
         instead: The analytical preset to advise where there is none.
 
     Raises:
-        FlashNerdError: When no shipped bundle has the robot's joints.
+        FlashNerdError: When no shipped bundle has the robot's joints, or in coupled mode its armature.
     """
     # Several bundles may fit one robot (other models of it); the one named after the robot comes first.
     folders = _own(scene) | {name: shipped_root() / name for name in shipped()}
@@ -81,6 +82,7 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
 
     fitting.sort(key=order)
     if fitting:
+        _refuse_other_armature([cards[name] for name in fitting], scene, instead)
         return load_bundle(folders[fitting[0]])
     available = f"available are {', '.join(names) or 'none'}"
     kind = " of coupled mode" if coupled_only else ""
@@ -119,7 +121,12 @@ def _fits(card: Card, scene: SceneJoints) -> bool:
 
 
 def _armature(model: Any) -> dict[str, float]:
-    """Armature of each moving joint of the model or builder; of copies in other worlds, the last one's."""
+    """Armature of each moving joint of a model; of copies in other worlds, the last one's.
+
+    Of a builder none: there it is the asset's, before actuators have written what a task says.
+    """
+    if isinstance(model.joint_armature, list):
+        return {}
     start, values = numbers(model.joint_qd_start), numbers(model.joint_armature)
     return {
         joint_name(label): float(values[int(start[i])])
@@ -130,7 +137,34 @@ def _armature(model: Any) -> dict[str, float]:
 
 def _differ(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
     """Whether an armature is another than wanted, by more than rounding."""
-    return any(abs(found.get(name, value) - value) > 1e-4 + 1e-3 * abs(value) for name, value in wanted.items())
+    return bool(_different(wanted, found))
+
+
+def _different(wanted: Mapping[str, float], found: Mapping[str, float]) -> list[str]:
+    """Joints whose armature is another than wanted, by more than rounding."""
+    return [n for n, value in wanted.items() if abs(found.get(n, value) - value) > 1e-4 + 1e-3 * abs(value)]
+
+
+def _refuse_other_armature(fitting: list[Card], scene: SceneJoints, instead: str) -> None:
+    """Refuse the best of the cards that have the robot's joints where its labels contain another armature.
+
+    Raises:
+        FlashNerdError: With what each of the cards of coupled mode has.
+    """
+    best = fitting[0].coupling
+    if best is None or not _differ(best.armature, scene.armature):
+        return
+    coupled = [(card.name, card.coupling) for card in fitting if card.coupling is not None]
+    apart = {name: (coupling, _different(coupling.armature, scene.armature)) for name, coupling in coupled}
+    told = "; ".join(
+        f"{name} knows {coupling.armature[joints[0]]:.4g} of {joints[0]}, which has {scene.armature[joints[0]]:.4g}"
+        for name, (coupling, joints) in apart.items()
+    )
+    raise FlashNerdError(
+        f"no shipped bundle fits the robot in the scene, which has the joints of {' or '.join(apart)} but another "
+        f"armature ({told}): set the actuators' armature to that of one, or describe this robot, make data, train and "
+        f"give its bundle with env.sim.physics.solver_cfg.bundle=PATH, or type physics={instead}."
+    )
 
 
 def wants_coupling(name_or_path: str, builder: Any) -> bool:

@@ -69,6 +69,7 @@ class ConditionStage:
                 what, link = found
                 self._inertial[column] = (what, self._bodies(link).to(base.device) if link else base)
         self._mass, self._com = self._all(model.body_mass).clone(), self._all(model.body_com).clone()
+        self._inertia = self._all(model.body_inertia).clone()
         self._covered = self._coverage()
 
     def take_ranges(self, card: Card) -> None:
@@ -112,8 +113,11 @@ class ConditionStage:
         return found[0]
 
     def _coverage(self) -> Tensor:
-        """Which of mass and the three axes of the centre of mass the model sees, boolean [bodies, 4]."""
-        covered = torch.zeros((len(self._mass), 4), dtype=torch.bool, device=self._mass.device)
+        """Which of mass, the three axes of the centre of mass and inertia the model sees, boolean [bodies, 5].
+
+        An inertia that follows the mass is seen with it; of one that does not, no condition tells.
+        """
+        covered = torch.zeros((len(self._mass), 5), dtype=torch.bool, device=self._mass.device)
         if self._members is not None:
             # Objects and other robots are the simulator's, which sees their mass.
             covered.fill_(True)
@@ -149,19 +153,22 @@ class ConditionStage:
                 f"{float(self._low[which]):.4g} to {float(self._high[which]):.4g}): it is clamped there. Narrow the "
                 "event's range, or train on a wider one.",
             )
-        self._mention_unseen(torch.cat((factor.abs().unsqueeze(1), shift.abs()), 1))
+        follows = (1.0 + factor).nan_to_num(nan=1.0)[:, None, None] * self._inertia
+        apart = (self._all(self._model.body_inertia) - follows).abs().amax((1, 2)) / self._inertia.abs().amax((1, 2))
+        self._mention_unseen(torch.cat((factor.abs().unsqueeze(1), shift.abs(), apart.unsqueeze(1)), 1))
 
     def _mention_unseen(self, changes: Tensor) -> None:
-        """Say once which body changed although the model is not conditioned on it; ``changes`` [bodies, 4]."""
+        """Say once which body changed although the model is not conditioned on it; ``changes`` [bodies, 5]."""
         # What has no mass, and none now, did not change.
         unseen = torch.where(self._covered, 0.0, changes).nan_to_num(nan=0.0)
         if self._notices.said("unseen") or not bool((unseen > 1e-3).any()):
             return
-        body, what = divmod(int(unseen.argmax()), 4)
-        quantity = "mass" if what == 0 else f"centre of mass along {'xyz'[what - 1]}"
+        body, what = divmod(int(unseen.argmax()), 5)
+        quantity = ("mass", *(f"centre of mass along {axis}" for axis in "xyz"), "inertia, apart from its mass,")[what]
+        known = f"conditioned on {', '.join(self.names)} only" if self.names else "not conditioned on it"
         self._notices.say(
             "unseen",
             f"An event changed the {quantity} of {self._model.body_label[body]}, but the bundle '{self._name}' is "
-            f"conditioned on {', '.join(self.names)} only: the learned dynamics go on as trained. Remove the event, or "
+            f"{known}: the learned dynamics go on as trained. Remove the event, or "
             "train on randomised data.",
         )

@@ -49,28 +49,27 @@ class GuardDump:
         self._last_step = -SLOW_EVERY
         self._count = 0
 
-    def report(self, guard: GuardStage, step: int, good: torch.Tensor) -> Path | None:
-        """Log and dump the last model step's failures; call it only where there are some.
+    def report(self, guard: GuardStage, step: int) -> Path | None:
+        """Log and dump the failures since the last report; call it only where there are some.
 
         Args:
             guard: The guard after its step.
             step: Number of that model step.
-            good: Worlds whose state in the simulation was finite before it, boolean [N].
 
         Returns:
             The dump's folder, or ``None`` where none was due.
         """
-        worlds = guard.failed.nonzero().flatten()
+        worlds = guard.caught.nonzero().flatten()
         self.events += 1
-        causes = explain(guard, worlds, good)
+        causes = explain(guard, worlds)
         first = f"world {worlds[0].item()}: {causes[0]}"
         level = logging.WARNING if self.events == 1 else logging.DEBUG
         logger.log(
             level,
             "FlashNeRD guard held %d of %d worlds at model step %d (%s); %s. Later cases are counted and dumped to %s.",
             len(worlds),
-            len(guard.failed),
-            step,
+            len(guard.caught),
+            step - int(guard.ago[worlds[0]]),
             first,
             self.effect,
             self.folder,
@@ -104,9 +103,11 @@ class GuardDump:
             **self.facts,
             "model_step": step,
             "worlds": worlds.tolist(),
+            "failed_at": dict(zip(map(str, worlds.tolist()), (step - guard.ago[worlds]).tolist(), strict=True)),
             "causes": dict(zip(map(str, worlds.tolist()), causes, strict=True)),
             "held_so_far": int(guard.total.sum()),
-            "history": "history.npz: history [worlds, steps, names], oldest step first; rejected is the prediction.",
+            "history": "history.npz: history [worlds, steps, names], oldest step first, up to the one that failed; "
+            "rejected is the prediction.",
         }
         write_json(target / "report.json", content)
         self._point(target)
@@ -123,10 +124,10 @@ class GuardDump:
         os.replace(temporary, link)
 
 
-def explain(guard: GuardStage, worlds: torch.Tensor, good: torch.Tensor) -> list[str]:
-    """Why each of ``worlds`` was held, one phrase each."""
-    sight = guard.window(worlds)[:, -1].cpu()
-    rejected, was_good = guard.rejected[worlds].cpu(), good[worlds].cpu()
+def explain(guard: GuardStage, worlds: torch.Tensor) -> list[str]:
+    """Why each of the caught ``worlds`` was held, one phrase each."""
+    sight = guard.sight[worlds].cpu()
+    rejected, was_good = guard.rejected[worlds].cpu(), guard.good[worlds].cpu()
     lower, upper = torch.tensor(guard.bounds.lower), torch.tensor(guard.bounds.upper)
     size, phrases = rejected.shape[1], []
     for i in range(len(worlds)):

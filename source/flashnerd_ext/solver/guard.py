@@ -71,7 +71,11 @@ class GuardStage:
         failed: Worlds that failed in the last model step, boolean [N]; in coupled mode rows, one a learned robot.
         pending: Worlds that failed since their last reset, boolean [N]; the termination term reads this.
         total: Failures of each world so far, int64 [N].
-        rejected: What the model gave in the last step, [N, nq + nv].
+        caught: Worlds that failed since the last report, boolean [N]: a control step may hold several model steps.
+        rejected: What the model gave when a caught world first failed, [N, nq + nv]; of others, nothing to be read.
+        sight: State and command that it was made from, [N, nq + nv + nu].
+        good: Whether the state in the simulation was finite then, boolean [N].
+        ago: Model steps since then, int64 [N].
     """
 
     def __init__(self, bounds: Bounds, num_worlds: int, nu: int, history: int, device: torch.device | str) -> None:
@@ -87,8 +91,12 @@ class GuardStage:
         self.failed = torch.zeros(num_worlds, dtype=torch.bool, device=device)
         self.pending = torch.zeros_like(self.failed)
         self.total = torch.zeros(num_worlds, dtype=torch.int64, device=device)
-        self.rejected = torch.zeros((num_worlds, size), device=device)
-        self._distance = torch.zeros_like(self.rejected)
+        self._proposed = torch.zeros((num_worlds, size), device=device)
+        self._distance = torch.zeros_like(self._proposed)
+        self.caught, self.good = torch.zeros_like(self.failed), torch.ones_like(self.failed)
+        self.rejected, self.ago = torch.zeros_like(self._proposed), torch.zeros_like(self.total)
+        self.sight = torch.zeros((num_worlds, size + nu), device=device)
+        self._on_cpu = torch.device(device).type == "cpu"
         self.history = torch.zeros((history, num_worlds, size + nu), device=device)
         self._slot = 0
         self.recorded = 0
@@ -126,18 +134,37 @@ class GuardStage:
             joint_q: Prediction [N, nq]. joint_qd: Prediction [N, nv].
         """
         self.check(good, joint_q, joint_qd)
-        torch.where(self._ok[:, None], self.rejected, state, out=state)
+        torch.where(self._ok[:, None], self._proposed, state, out=state)
         self.pending.logical_or_(self.failed)
 
     def check(self, good: Tensor, joint_q: Tensor, joint_qd: Tensor) -> None:
         """Say which worlds fail (``failed``) and count them; arguments as of :meth:`hold`."""
-        dtype = self.rejected.dtype
-        torch.cat((joint_q.to(dtype), joint_qd.to(dtype)), 1, out=self.rejected)
-        torch.sub(self.rejected, self._middle, out=self._distance).abs_()
+        dtype = self._proposed.dtype
+        torch.cat((joint_q.to(dtype), joint_qd.to(dtype)), 1, out=self._proposed)
+        torch.sub(self._proposed, self._middle, out=self._distance).abs_()
         torch.le(self._distance, self._reach, out=self._inside)
         torch.all(self._inside, 1, out=self._ok).logical_and_(good)
         torch.logical_not(self._ok, out=self.failed)
         self.total.add_(self.failed)
+        self._catch(good)
+
+    def _catch(self, good: Tensor) -> None:
+        """Keep what led to the first failure since the last report; nothing here waits for a GPU."""
+        self.ago.add_(1)
+        # On a CPU the question costs nothing and spares the rest.
+        if self._on_cpu and not bool(self.failed.any()):
+            return
+        first = self.failed & ~self.caught
+        seen = self.history[(self._slot - 1) % len(self.history)]
+        torch.where(first[:, None], self._proposed, self.rejected, out=self.rejected)
+        torch.where(first[:, None], seen, self.sight, out=self.sight)
+        torch.where(first, good, self.good, out=self.good)
+        self.ago.masked_fill_(first, 0)
+        self.caught.logical_or_(self.failed)
+
+    def reported(self) -> None:
+        """What was caught has been told."""
+        self.caught.zero_()
 
     def cleared(self, env_ids: Tensor | list[int] | slice | None) -> None:
         """Worlds (all with ``None``) that the environment has reset."""
@@ -149,12 +176,21 @@ class GuardStage:
             self.pending[env_ids] = False
 
     def window(self, worlds: Tensor) -> Tensor:
-        """Recorded states and commands of some worlds, oldest first, [worlds, steps, nq + nv + nu]."""
+        """What caught worlds went through until they failed: states and commands, oldest first and what the failing
+        prediction was made from last, [worlds, steps, nq + nv + nu]; NaN where that is no longer kept."""
         order = [(self._slot - self.recorded + i) % len(self.history) for i in range(self.recorded)]
-        return self.history[order][:, worlds].transpose(0, 1)
+        past = self.history[order][:, worlds].transpose(0, 1)
+        place = torch.arange(self.recorded, device=past.device) - self.ago[worlds][:, None]
+        until = past.gather(1, place.clamp(min=0)[..., None].expand_as(past))
+        until.masked_fill_((place < 0)[..., None], float("nan"))
+        until[:, -1] = self.sight[worlds]
+        return until
 
     @property
     def nbytes(self) -> int:
         """Memory held [bytes]."""
-        kept = (self._inside, self._ok, self.failed, self.pending, self.total, self.rejected, self._distance)
+        kept = (
+            self._inside, self._ok, self.failed, self.pending, self.total, self._proposed, self._distance, self.caught,
+            self.good, self.rejected, self.ago, self.sight,
+        )  # fmt: skip
         return sum(t.numel() * t.element_size() for t in (*kept, self.history))

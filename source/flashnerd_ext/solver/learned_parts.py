@@ -53,9 +53,10 @@ class LearnedParts:
         """An environment begins a new episode in these worlds: their past and their guard marks are dropped."""
 
     def report(self, dump: GuardDump) -> None:
-        """Report failures of the last model step; where the host waits for flags."""
-        if bool(self.guard.failed.any()):
-            dump.report(self.guard, self.stream.steps, self.frame.good)
+        """Report failures since the last report; where the host waits for flags."""
+        if bool(self.guard.caught.any()):
+            dump.report(self.guard, self.stream.steps)
+            self.guard.reported()
 
     @property
     def nbytes(self) -> int:
