@@ -55,7 +55,7 @@ def tiny(folder: Path, name: str) -> Path:
 def trained(home: Path, name: str, **options: Any) -> Path:
     """A bundle of a few updates in the robot's folder."""
     small = {"width": 16, "hidden": 16, "heads": 2} | options
-    train = TrainOptions(updates=3, batch=16, window=1, compiled=False, readout=False)
+    train = TrainOptions(updates=3, batch=16, window=1, compiled=False)
     config = TrainDynamicsConfig(
         robot=name, data=str(tiny(home, name)), out=str(home / "robots" / name / "bundle"), options=small, train=train,
         rollouts=4, device="cpu",

@@ -187,7 +187,7 @@ def test_looking_for_robots_runs_none_of_their_code(home: Path) -> None:
 
 def test_a_bundle_in_the_robots_folder_is_its_own(home: Path) -> None:
     assert own_bundles() == {} and not load_own(home / "strider").has_bundle
-    with pytest.raises(FlashNerdError, match="has no bundle yet: type python scripts/dataset.py robot=strider"):
+    with pytest.raises(FlashNerdError, match=r"has no bundle yet: type python scripts/dataset\.py robot=strider"):
         find_bundle(str(home / "strider/bundle"))
     bundle = home / "strider/bundle"
     bundle.mkdir()

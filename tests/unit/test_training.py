@@ -193,6 +193,19 @@ def test_readout_solution_is_the_optimum(tmp_path: Path) -> None:
             weight -= move
 
 
+def test_readout_solution_leaves_features_alone_that_are_always_zero(tmp_path: Path) -> None:
+    """Such as the distance beyond a stop that no trajectory reaches: the normal equations have an empty row for it."""
+    run = make_run(tmp_path)
+    model = run.model
+    assert isinstance(model, FlashNerd)
+    run.train.frames[..., 0] = 0.0
+    model.frame_norm.mean[0] = 0.0
+    before = model.affine.weight[:, 0].clone()
+    solve_readout(model, run.train, 4000, torch.Generator().manual_seed(5))
+    assert torch.equal(model.affine.weight[:, 0], before)
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+
+
 def test_least_squares_recovers_an_affine_map() -> None:
     x = torch.randn(500, 4, dtype=torch.float64)
     true = torch.randn(4, 3, dtype=torch.float64)

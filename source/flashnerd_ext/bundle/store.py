@@ -108,8 +108,8 @@ def find_bundle(name_or_path: str | os.PathLike[str]) -> Path:
     if (path.parent / "robot.toml").is_file():
         robot = path.parent.name
         raise FlashNerdError(
-            f"the robot in {show(str(path.parent), 160)} has no bundle yet: type python scripts/dataset.py robot={robot}, "
-            f"then scripts/train_dynamics.py robot={robot} out={path}, or another physics."
+            f"the robot in {show(str(path.parent), 160)} has no bundle yet: type python scripts/dataset.py "
+            f"robot={robot}, then scripts/train_dynamics.py robot={robot} out={path}, or another physics."
         )
     raise FlashNerdError(
         f"the bundle folder {show(text, 160)} does not exist: give a folder, or a name that "

@@ -38,6 +38,8 @@ def solve_readout(
         gram += features.T @ features
         moment += features.T @ left
     gram.diagonal().mul_(1.0 + ridge)
+    # A feature that is 0 in all of the data, such as the distance beyond a stop that nothing reaches, keeps its weight.
+    gram.diagonal()[gram.diagonal() == 0.0] = 1.0
     _replace(model, base + torch.linalg.solve(gram, moment))
 
 

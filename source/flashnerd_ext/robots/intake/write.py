@@ -13,7 +13,7 @@ from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.intake.measure import CLEARANCE, KD, KE, ROWS, JointFacts, Measured
 from flashnerd_ext.robots.own.schema import FILE, SCHEMA
 
-KEPT = "bundle"
+KEPT = ("bundle", "bundle-run")
 """What of a folder survives ``--force``: a trained model is hours of work."""
 COLLISION_GAP = 0.03
 
@@ -53,8 +53,9 @@ def write_folder(folder: Path, force: bool, fill: Callable[[Path], object]) -> P
         temporary.chmod(0o755)
         fill(temporary)
         if folder.exists():
-            if (folder / KEPT).is_dir():
-                shutil.copytree(folder / KEPT, temporary / KEPT)
+            for name in KEPT:
+                if (folder / name).is_dir():
+                    shutil.copytree(folder / name, temporary / name)
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
             folder.rename(old / folder.name)
             temporary.rename(folder)
@@ -151,7 +152,7 @@ def _contacts(measured: Measured) -> list[str]:
         "",
         "[contacts]",
         f"feet = {_list(measured.feet)}",
-        f"capacity = {max(ROWS, 3 * len(measured.feet))}  # contact rows; row_count in the data says how many were found",
+        f"capacity = {max(ROWS, 3 * len(measured.feet))}  # contact rows; row_count in the data says how many it took",
         f"gap = {COLLISION_GAP:g}  # how far ahead a contact is seen [m]",
         "friction = [0.4, 1.25]  # range in the data",
         f"ke = {KE:.1f}  # contact stiffness [N/m] and damping [N s/m] of the stock velocity tasks",
