@@ -69,6 +69,8 @@ def test_poses_are_compared_where_both_last() -> None:
     turned = np.array([[0.0, 0, 0, 0, 0, np.sin(0.2), np.cos(0.2)]])
     far, angle = compare.distance(turned, np.array([[0.0, 0, 0, 0, 0, 0, -1.0]]))  # q and -q are one orientation
     assert far[0] == 0.0 and angle[0] == pytest.approx(0.4)
+    little = np.array([[0.0, 0, 0, 1e-7, 0, 0, 1]], np.float32)
+    assert compare.distance(little, np.array([[0.0, 0, 0, 0, 0, 0, 1]], np.float32))[1][0] == pytest.approx(2e-7)
 
 
 def test_kolmogorovs_distance() -> None:

@@ -74,8 +74,12 @@ class Track:
 
 def distance(one: Array, other: Array) -> tuple[Array, Array]:
     """Distance [m] and angle [rad] between poses [N, 7]."""
-    inner = np.abs((one[:, 3:] * other[:, 3:]).sum(-1)).clip(0.0, 1.0)
-    return np.linalg.norm(one[:, :3] - other[:, :3], axis=-1), 2.0 * np.arccos(inner)
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    p, q = one[:, 3:], other[:, 3:]
+    # Of q* p: an arc cosine would round small angles to 0.
+    vector = q[:, 3:] * p[:, :3] - p[:, 3:] * q[:, :3] - np.cross(q[:, :3], p[:, :3])
+    angle = 2.0 * np.arctan2(np.linalg.norm(vector, axis=-1), np.abs((p * q).sum(-1)))
+    return np.linalg.norm(one[:, :3] - other[:, :3], axis=-1), angle
 
 
 def moved(track: Track) -> tuple[Array, Array]:
