@@ -16,7 +16,7 @@ from flashnerd_ext.view.scene import Scene, aim, open_gl
 
 Array = NDArray[Any]
 WIDTH, HEIGHT, FPS = 960, 544, 25
-PLAYED = 8.0
+PLAYED = 5.0
 """Longest clip [s]."""
 
 
