@@ -14,6 +14,7 @@ export PYTHONUNBUFFERED := 1
 
 VENV := $(or $(FLASHNERD_VENV),$(CURDIR)/.venv)
 BIN := $(VENV)/bin
+DOCS := $(or $(FLASHNERD_DOCS_VENV),$(CURDIR)/.venv-docs)
 KIT := $(or $(FLASHNERD_KIT_VENV),$(CURDIR)/.venv-kit)
 ARGS ?=
 PYTEST_ARGS ?=
@@ -22,7 +23,7 @@ PYTEST_ARGS ?=
 # own order, the longest files would come last and leave cores idle.
 PYTEST_WORKERS ?= auto
 
-.PHONY: help setup demo test test-kit test-wheel lint pictures clean
+.PHONY: help setup demo test test-kit test-wheel lint docs pictures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -52,8 +53,13 @@ lint: setup ## ruff, pyright, shellcheck and hadolint
 	@echo "lint: hadolint"; $(BIN)/hadolint docker/Dockerfile docker/Dockerfile.isaacsim
 	@echo "lint: pyright"; $(BIN)/pyright
 
+docs: ## the site of docs/ in site/, in an environment of its own; a warning is an error
+	@scripts/setup/docs.sh
+	@started=$$SECONDS; NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict --clean; \
+	echo "docs: $$(find site -name '*.html' | wc -l) pages in site/, no warning, $$((SECONDS - started)) s"
+
 pictures: setup ## docs/images from the results of make demo
 	@scripts/setup/readme_pictures.sh
 
 clean: ## remove what the commands made (demo, logs, outputs), not .venv and not the shipped bundles
-	rm -rf demo logs outputs runs multirun videos build dist .pytest_cache .ruff_cache
+	rm -rf demo logs outputs runs multirun videos build dist site .pytest_cache .ruff_cache

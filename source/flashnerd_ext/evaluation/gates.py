@@ -94,7 +94,8 @@ def compare(layout: Any, dt: float, simulator: Mapping[str, Motion], model: Mapp
     Args:
         layout: The robot's coordinates.
         dt: Time between states [s].
-        simulator, model: Kind of motion (``stand``, ``gait``, others) -> trajectories from the same starts.
+        simulator: Kind of motion (``stand``, ``gait``, others) -> trajectories from the same starts.
+        model: The same of the model.
     """
     kinds = list(simulator)
 

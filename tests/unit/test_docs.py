@@ -1,0 +1,202 @@
+"""Commands that README.md and docs/ name are ones that the scripts take, and the site has every page."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from docs_commands import Command, commands, commands_of, pages
+from forked import forked
+
+from flashnerd_ext.errors import FlashNerdError
+
+SIMULATED = {"scripts/rsl_rl/train.py": "train", "scripts/rsl_rl/play.py": "play"}
+"""Scripts whose words are Isaac Lab's to judge."""
+JOBS = {
+    "scripts/assets.py": ("_build", "_list", "_path", "_pictures", "_verify"),
+    "scripts/bundle.py": ("show_list", "show", "verify", "seal", "physical"),
+}
+"""Scripts of several commands, and what does the work of each."""
+
+
+class Parsed(Exception):
+    """Raised when a script has read its options and would begin."""
+
+
+def load(repo: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module that ends where its own parser is done."""
+    path = repo / script
+    assert path.is_file(), f"there is no {script}"
+    monkeypatch.syspath_prepend(str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    for job in JOBS.get(script, ()):
+        monkeypatch.setattr(module, job, lambda *_: 0)
+    owner = sys.modules[module.main.__module__]
+    for name in ("parse", "read_options"):
+        if hasattr(owner, name):
+            monkeypatch.setattr(owner, name, stopping(getattr(owner, name)))
+    return module
+
+
+def stopping(parser: Any) -> Any:
+    def parse(*args: Any, **kwargs: Any) -> None:
+        parser(*args, **kwargs)
+        raise Parsed
+
+    return parse
+
+
+def wrong(repo: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is wrong with a command of a script that does not start Isaac Lab, or nothing."""
+    with monkeypatch.context() as patch:
+        if command.words[0] == "torchrun":
+            from torch.distributed.run import get_args_parser
+
+            words = get_args_parser().parse_args(list(command.words[1:]))
+            if words.training_script != command.program:
+                return f"torchrun takes {words.training_script} for the script"
+        module: Any = load(repo, command.program, patch)
+        patch.setattr(sys, "argv", [command.program, *command.options])
+        try:
+            if command.program == "scripts/export_usd.py":
+                from flashnerd_ext.rl.export_usd import parser
+
+                left = parser(None).parse_known_args(command.options)[1]
+                return next((f"{word} is no option" for word in left if word.startswith("-")), "")
+            module.main()
+        except Parsed:
+            return ""
+        except FlashNerdError as error:
+            return str(error)
+        except SystemExit as end:
+            return f"the parser ends with {end.code}" if end.code else ""
+        return "" if command.program in JOBS else "the script read no options"
+
+
+def wrong_make(repo: Path, command: Command) -> str:
+    makefile = (repo / "Makefile").read_text()
+    scripts = "".join(path.read_text() for path in sorted((repo / "scripts/setup").glob("*.sh")))
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for word in command.words[1:]:
+        name, equals, _ = word.partition("=")
+        if equals and not re.search(rf"\b{name}\b", makefile + scripts):
+            return f"nothing reads {name}"
+        if not equals and word not in targets:
+            return f"the Makefile has no target {word}"
+    return ""
+
+
+def test_every_command_is_one_that_its_program_takes(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
+) -> None:
+    found = commands(repo)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DISPLAY", ":0")  # a window is an option like any other
+    bad: list[tuple[Command, str]] = []
+    simulated: list[tuple[Command, list[Any]]] = []
+    for command in found:
+        words = list(command.words)
+        if words[0] == "make":
+            bad.append((command, wrong_make(repo, command)))
+        elif command.program in SIMULATED:
+            simulated.append((command, [SIMULATED[command.program], True, command.options]))
+        elif words[0] == "isaaclab" and words[1] in ("train", "play"):
+            simulated.append((command, [words[1], False, words[2:]]))
+        elif words[0] == "isaaclab":
+            bad.append((command, "" if words[1] == "list_envs" else f"isaaclab {words[1]} is not known here"))
+        else:
+            bad.append((command, wrong(repo, command, monkeypatch)))
+    bad += simulated_wrong(repo, tmp_path, simulated)
+
+    count = Counter(command.program for command in found)
+    lines = [f"{number:4d} {program}" for program, number in sorted(count.items())]
+    gpu = sum(command.gpu for command in found)
+    print(f"{len(found)} commands in {len(pages(repo))} pages, {gpu} of them in blocks that need a GPU", *lines, sep="\n")
+    record_property("commands", len(found))
+    assert not [f"{command}: {text}" for command, text in bad if text]
+    assert len(bad) == len(found)
+
+
+def simulated_wrong(repo: Path, folder: Path, jobs: list[tuple[Command, list[Any]]]) -> list[tuple[Command, str]]:
+    """The same of commands whose words Isaac Lab reads, looked at in a process that has it."""
+    file = folder / "commands.json"
+    file.write_text(json.dumps([job for _, job in jobs]))
+    done = forked(repo / "tests/docs_isaaclab.py", file, cwd=folder)
+    assert done.returncode == 0, done.stderr[-2000:]
+    texts = json.loads(done.stdout.splitlines()[-1])
+    return [(command, text) for (command, _), text in zip(jobs, texts, strict=True)]
+
+
+def test_a_wrong_command_is_found(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """
+```sh title="needs a GPU, not run here"
+python scripts/dataset.py robot=cartpole \\
+    outt=data    # a comment
+python scripts/rsl_rl/train.py --task FlashNeRD-Cartpole agent.max_iteration=5
+```
+`make demoo ARGS=--fresh`, `python scripts/demos/cartpole.py --vidoe` and `python scripts/bundle.py shov cartpole`
+`torchrun --nproc_per_node=2 scripts/train_dynamics.py train.batsh=4` and `python scripts/dataset.py robot=go2 ...`
+"""
+    dataset, train, make, demo, bundle, torchrun, good = commands_of(text, "page.md")
+    assert dataset.gpu and train.gpu and not make.gpu
+    assert dataset.place == "page.md:4" and good.options == ["robot=go2"]
+    assert "outt" in wrong(repo, dataset, monkeypatch)
+    assert "demoo" in wrong_make(repo, make)
+    assert wrong(repo, demo, monkeypatch) and "shov" in wrong(repo, bundle, monkeypatch)
+    assert "batsh" in wrong(repo, torchrun, monkeypatch) and not wrong(repo, good, monkeypatch)
+    (_, said), = simulated_wrong(repo, tmp_path, [(train, ["train", True, train.options])])  # fmt: skip
+    assert "max_iteration" in said
+
+
+def test_every_script_is_named(repo: Path) -> None:
+    named = {command.program for command in commands(repo)}
+    text = "".join(page.read_text() for page in pages(repo))
+    scripts = [path for path in sorted((repo / "scripts").rglob("*.py")) if path.parent.name != "setup"]
+    missing = [str(path.relative_to(repo)) for path in scripts if str(path.relative_to(repo)) not in named]
+    assert not [name for name in missing if Path(name).name not in text]
+
+
+def site(repo: Path) -> dict[str, Any]:
+    return yaml.safe_load((repo / "mkdocs.yml").read_text())
+
+
+def test_the_site_has_every_page(repo: Path) -> None:
+    def files(entry: Any) -> list[str]:
+        if isinstance(entry, dict):
+            return [name for value in entry.values() for name in files(value)]
+        return [name for item in entry for name in files(item)] if isinstance(entry, list) else [entry]
+
+    listed = files(site(repo)["nav"])
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {str(page.relative_to(repo / "docs")) for page in pages(repo)[1:]}
+
+
+def test_the_reference_names_what_exists(repo: Path) -> None:
+    """A name that is gone would end the build of the site; this is the same, without building it."""
+    names = [
+        name for page in (repo / "docs/reference").glob("*.md") for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)
+    ]
+    assert len(names) > 20
+    for name in names:
+        module, _, rest = name.partition(":")
+        file = repo / "source" / Path(*name.split("."))
+        assert file.with_suffix(".py").is_file() or file.is_dir() or defined(repo, name), f"{name} is not defined"
+
+
+def defined(repo: Path, name: str) -> bool:
+    module, _, leaf = name.rpartition(".")
+    file = repo / "source" / Path(*module.split(".")).with_suffix(".py")
+    return file.is_file() and re.search(rf"^(class|def) {leaf}\b|^{leaf}\b", file.read_text(), re.M) is not None
