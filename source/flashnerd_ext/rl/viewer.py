@@ -29,6 +29,7 @@ class ClipVisualizer(NewtonGLVisualizer):
 
     Attributes:
         focus: Worlds that are framed, see :meth:`look_at`; ``None`` frames all visible ones and stands still.
+        pose: Where the camera stands whatever it sees, see :meth:`stand`.
         beside: Draws what stands right of the scene in every frame, uint8 [H, ., 3]; ``None`` is nothing.
 
     On the CPU the viewer's frame is a view of one buffer, so that a recorder which keeps frames would end with the
@@ -36,6 +37,7 @@ class ClipVisualizer(NewtonGLVisualizer):
     """
 
     focus: Sequence[int] | None = None
+    pose: Pose | None = None
     beside: Callable[[], np.ndarray] | None = None
     _moves = True
     _home: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -50,7 +52,14 @@ class ClipVisualizer(NewtonGLVisualizer):
         """Frame these worlds, and with ``follow`` move with them over the ground from now on."""
         self.focus, self._home, self._moves = list(worlds), None, follow
 
+    def stand(self, eye: Sequence[float], target: Sequence[float]) -> None:
+        """Stand at ``eye`` and look at ``target`` [m, world frame] from now on: closer than what frames robots."""
+        self.pose = ((eye[0], eye[1], eye[2]), (target[0], target[1], target[2]))
+
     def _follow(self) -> None:
+        if self.pose is not None:
+            self._apply_camera_pose(self.pose)
+            return
         if self.focus is None or self.backend is None:
             return
         # The simulation's own state: the viewer's copy is a frame old until it draws.

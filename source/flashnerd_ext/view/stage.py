@@ -81,6 +81,36 @@ class Report:
         width = max((len(what) for what, _ in self.rows), default=0)
         return "\n".join([self.title, *(f"  {what:<{width}}  {value}" for what, value in self.rows)])
 
+    def film(self, stem: Path, frames: Sequence[np.ndarray], rate: float, shown: float) -> None:
+        """Write frames as a clip, and one of them as a picture; a line of the table says so.
+
+        Args:
+            stem: Path without suffix.
+            frames: uint8 [H, W, 3] each.
+            rate: Frames a second.
+            shown: Place of the picture in the clip, 0 to 1.
+
+        Raises:
+            FlashNerdError: Where the clip shows nothing.
+        """
+        import imageio.v2 as imageio
+
+        from flashnerd_ext.rl.video import write_clip
+
+        facts = write_clip(stem.with_suffix(".mp4"), frames, round(rate))
+        if facts.problem() is not None:
+            raise FlashNerdError(f"the clip {facts.path} shows nothing: {facts.problem()}.")
+        frame = frames[min(len(frames) - 1, int(shown * len(frames)))]
+        picture = atomic_save(stem.with_suffix(".png"), lambda temporary: imageio.imwrite(temporary, frame))
+        self.add("clip, picture", f"{facts}, {picture}")
+
+    def write(self, stem: Path) -> None:
+        """Write the table as ``.txt`` and ``.json``, and print it."""
+        text = self.text()
+        atomic_write(stem.with_suffix(".txt"), text + "\n")
+        write_json(stem.with_suffix(".json"), {"title": self.title, "rows": self.rows, **self.facts})
+        print(text)
+
 
 class Stage:
     """A task in learned physics, with the simulator's robot as a ghost beside each learned one.
@@ -189,22 +219,6 @@ class Stage:
         used = f"{time.process_time():.0f} s of processor time"
         report.add("simulation and pictures", f"{time.monotonic() - self.started:.0f} s; the whole demo {used}")
         if self.frames:
-            self._write_pictures(name, report, shown)
-        text = report.text()
-        atomic_write(self.options.output / f"{name}.txt", text + "\n")
-        write_json(self.options.output / f"{name}.json", {"title": report.title, "rows": report.rows, **report.facts})
-        print(text)
+            report.film(self.options.output / name, self.frames, 1.0 / (self.dt * self.stride), shown)
+        report.write(self.options.output / name)
         self.simulation.close()
-
-    def _write_pictures(self, name: str, report: Report, shown: float) -> None:
-        import imageio.v2 as imageio
-
-        from flashnerd_ext.rl.video import write_clip
-
-        facts = write_clip(self.options.output / f"{name}.mp4", self.frames, round(1.0 / (self.dt * self.stride)))
-        if facts.problem() is not None:
-            raise FlashNerdError(f"the clip {facts.path} shows nothing: {facts.problem()}.")
-        frame = self.frames[min(len(self.frames) - 1, int(shown * len(self.frames)))]
-        picture = self.options.output / f"{name}.png"
-        atomic_save(picture, lambda temporary: imageio.imwrite(temporary, frame))
-        report.add("clip, picture", f"{facts}, {picture}")

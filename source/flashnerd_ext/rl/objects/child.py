@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from flashnerd_ext.errors import FlashNerdError, cli_main
 from flashnerd_ext.files import atomic_save
 from flashnerd_ext.rl.children import PROGRESS
 from flashnerd_ext.rl.objects.actions import sequences
+from flashnerd_ext.rl.objects.shown import Shown
 from flashnerd_ext.rl.simulation import Simulation, open_specified
 
 NUDGE = 1e-6
@@ -25,17 +27,28 @@ NUDGE = 1e-6
 def main() -> int:
     """Do what the specification says."""
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    simulation = open_specified(spec)
+    shown = Shown(spec["shown"]) if spec.get("shown") else None
+    simulation = open_specified(spec, **({} if shown is None else {"adjust": shown.adjust}))
     try:
-        found = roll(simulation, spec)
+        found = roll(simulation, spec, shown)
+        if shown is not None:
+            shown.save()
+        # The parent takes this file for the sign that all is there.
         atomic_save(Path(spec["result"]), lambda path: np.savez(path, allow_pickle=False, **found))
     finally:
         simulation.close()
     return 0
 
 
-def roll(simulation: Simulation, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+def roll(
+    simulation: Simulation, spec: dict[str, Any], each: Callable[[Any], None] | None = None
+) -> dict[str, np.ndarray]:
     """Steps the task.
+
+    Args:
+        simulation: Of the task.
+        spec: ``object``, ``actions``, ``steps``, ``seed`` and ``nudge``, see :mod:`flashnerd_ext.rl.objects.program`.
+        each: Called with the environment (unwrapped) after each control step.
 
     Returns:
         ``pose`` of the object in its world before each step and after the last [T + 1, N, 7] (x, y, z [m], quaternion
@@ -72,6 +85,8 @@ def roll(simulation: Simulation, spec: dict[str, Any]) -> dict[str, np.ndarray]:
             poses.append(_pose(unwrapped, thing))
             forces.append(touched())
             ended.append(unwrapped.reset_terminated.cpu().numpy().copy())
+            if each is not None:
+                each(unwrapped)
             print(PROGRESS, t + 1, flush=True)
     solver: Any = running_solver()
     return {

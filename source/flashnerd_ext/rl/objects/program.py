@@ -107,8 +107,14 @@ def run(config: ObjectsConfig) -> dict[str, Any]:
     return content
 
 
-def work(config: ObjectsConfig, name: str, folder: Path) -> Path:
+def work(config: ObjectsConfig, name: str, folder: Path, shown: Mapping[str, Any] | None = None) -> Path:
     """One child process, unless its file lies there; returns the file.
+
+    Args:
+        config: Of all runs.
+        name: Of :data:`RUNS`.
+        folder: Where its file is, or will be.
+        shown: What is shown of it, see :class:`flashnerd_ext.rl.objects.shown.Shown`; nothing by default.
 
     Raises:
         FlashNerdError: With its last sentence where it fails, or where a file of other options lies there.
@@ -132,14 +138,16 @@ def work(config: ObjectsConfig, name: str, folder: Path) -> Path:
         "steps": steps_of(config),
         "nudge": name == "disturbed",
     }
+    if shown:
+        spec["shown"] = dict(shown)
     result, request = folder / f"{name}.npz", folder / f"{name}.json"
     if result.is_file() and request.is_file():
         found = json.loads(request.read_text(encoding="utf-8"))
         found.pop("result", None)
         if found != spec:
-            wrong = next(key for key in spec if found.get(key) != spec[key])
+            wrong = next(key for key in {**found, **spec} if found.get(key) != spec.get(key))
             raise FlashNerdError(
-                f"folder={folder} holds a run '{name}' of {wrong}={found.get(wrong)}, but {wrong}={spec[wrong]} is "
+                f"folder={folder} holds a run '{name}' of {wrong}={found.get(wrong)}, but {wrong}={spec.get(wrong)} is "
                 "given: type another folder=, or the same options."
             )
         return result
