@@ -82,7 +82,9 @@ def commands_of(text: str, name: str) -> list[Command]:
     found.sort(key=lambda item: item[0])
     # A page may name options before the line that lists them.
     names = {match[1]: match[2] for match in re.finditer(r'^(\w+)="([^"\n]+)"$', text, re.MULTILINE)}
-    made = (Command(f"{name}:{number}", tuple(words), on) for number, line, on in found for words in _words(line, names))
+    made = (
+        Command(f"{name}:{number}", tuple(words), on) for number, line, on in found for words in _words(line, names)
+    )
     return [command for command in made if command.words]
 
 

@@ -1,7 +1,7 @@
 """Run by ``test_docs.py``: train and play commands as far as Isaac Lab's own parsers and the task's configuration go.
 
-Its argument is a JSON file of ``[action, ours, words]``; what is wrong with them is printed as a JSON list of texts, empty
-where nothing is. ``ours`` is true for scripts/rsl_rl, false for ``isaaclab train`` and ``play``.
+Its argument is a JSON file of ``[action, ours, words]``; what is wrong with them is printed as a JSON list of texts,
+empty where nothing is. ``ours`` is true for scripts/rsl_rl, false for ``isaaclab train`` and ``play``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ def main() -> None:
     # Files of a reader's are not here; that what is missing is said is tested elsewhere.
     command._check_checkpoint = lambda text: None
     command._last_of_run = lambda words: words
-    command.report_clips = None
     jobs = json.loads(Path(sys.argv[1]).read_text())
     print(json.dumps([wrong(*job) for job in jobs]))
 

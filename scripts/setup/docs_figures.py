@@ -6,6 +6,7 @@ matplotlib and readers need no script from another server.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -70,7 +71,7 @@ def data_flow() -> Axes:
     )
     for x, text, colour in top:
         box(axes, (x, 2.8), size, text, colour)
-    for (x, _, _), (after, _, _) in zip(top, top[1:], strict=False):
+    for (x, _, _), (after, _, _) in pairwise(top):
         arrow(axes, (x + 0.8, 2.8), (after - 0.8, 2.8))
     box(axes, (8.2, 1.2), size, "policy\nrsl_rl", PLAIN)
     arrow(axes, (8.2, 2.4), (8.2, 1.6))

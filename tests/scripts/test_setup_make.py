@@ -49,19 +49,20 @@ def checkout(repo: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("setup", "lint", "test", "code", "runs"),
+    ("setup", "lint", "docs", "test", "code", "runs"),
     [
-        ("true", "true", "true", 0, ["setup", "lint", "test"]),
-        ("false", "true", "true", 1, ["setup"]),
-        ("true", "false", "true", 1, ["setup", "lint", "test"]),
-        ("true", "true", "false", 1, ["setup", "lint", "test"]),
-        ("true", "true", "exit 5", 1, ["setup", "lint", "test"]),
+        ("true", "true", "true", "true", 0, ["setup", "lint", "docs", "test"]),
+        ("false", "true", "true", "true", 1, ["setup"]),
+        ("true", "false", "true", "true", 1, ["setup", "lint", "docs", "test"]),
+        ("true", "true", "false", "true", 1, ["setup", "lint", "docs", "test"]),
+        ("true", "true", "true", "false", 1, ["setup", "lint", "docs", "test"]),
+        ("true", "true", "true", "exit 5", 1, ["setup", "lint", "docs", "test"]),
     ],
 )
 def test_ci_fails_when_any_part_does(
-    checkout: Path, setup: str, lint: str, test: str, code: int, runs: list[str]
+    checkout: Path, setup: str, lint: str, docs: str, test: str, code: int, runs: list[str]
 ) -> None:
-    rules = {"setup": setup, "lint": lint, "test": test}
+    rules = {"setup": setup, "lint": lint, "docs": docs, "test": test}
     text = "".join(f"{name}:\n\t@echo {name} $$CI >>calls; {command}\n" for name, command in rules.items())
     (checkout / "Makefile").write_text(text)
     done = subprocess.run(

@@ -61,12 +61,6 @@ def stopping(parser: Any) -> Any:
 def wrong(repo: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> str:
     """What is wrong with a command of a script that does not start Isaac Lab, or nothing."""
     with monkeypatch.context() as patch:
-        if command.words[0] == "torchrun":
-            from torch.distributed.run import get_args_parser
-
-            words = get_args_parser().parse_args(list(command.words[1:]))
-            if words.training_script != command.program:
-                return f"torchrun takes {words.training_script} for the script"
         module: Any = load(repo, command.program, patch)
         patch.setattr(sys, "argv", [command.program, *command.options])
         try:
@@ -85,6 +79,16 @@ def wrong(repo: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> str:
         return "" if command.program in JOBS else "the script read no options"
 
 
+def wrong_torchrun(command: Command) -> str:
+    from torch.distributed.run import get_args_parser
+
+    try:
+        script = get_args_parser().parse_args(list(command.words[1:])).training_script
+    except SystemExit:
+        return "torchrun does not take its options"
+    return "" if script == command.program else f"torchrun takes {script} for the script"
+
+
 def wrong_make(repo: Path, command: Command) -> str:
     makefile = (repo / "Makefile").read_text()
     scripts = "".join(path.read_text() for path in sorted((repo / "scripts/setup").glob("*.sh")))
@@ -98,67 +102,87 @@ def wrong_make(repo: Path, command: Command) -> str:
     return ""
 
 
-def test_every_command_is_one_that_its_program_takes(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
-) -> None:
-    found = commands(repo)
+def job(command: Command) -> list[Any] | None:
+    """A command whose words Isaac Lab judges, as ``docs_isaaclab.py`` takes it; a bare name is no command."""
+    if command.program in SIMULATED:
+        return [SIMULATED[command.program], True, command.options]
+    if command.words[0] == "isaaclab" and command.words[1] in ("train", "play") and len(command.words) > 2:
+        return [command.words[1], False, command.words[2:]]
+    return None
+
+
+@pytest.fixture(scope="module")
+def simulated(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Command -> what Isaac Lab and the task's configuration say against it; all in one process that has Isaac Lab."""
+    asked = {str(command): words for command in [*commands(repo), *wrong_ones()] if (words := job(command)) is not None}
+    file = tmp_path_factory.mktemp("docs") / "commands.json"
+    file.write_text(json.dumps([*asked.values()]))
+    done = forked(repo / "tests/docs_isaaclab.py", file, cwd=file.parent)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(zip(asked, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """In an empty folder, where some parsers make the folder of their results, with a display."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DISPLAY", ":0")  # a window is an option like any other
-    bad: list[tuple[Command, str]] = []
-    simulated: list[tuple[Command, list[Any]]] = []
+    return monkeypatch
+
+
+def test_every_command_is_one_that_its_program_takes(
+    repo: Path, elsewhere: pytest.MonkeyPatch, simulated: dict[str, str], record_property: Any
+) -> None:
+    found, bad = commands(repo), []
     for command in found:
-        words = list(command.words)
-        if words[0] == "make":
-            bad.append((command, wrong_make(repo, command)))
-        elif command.program in SIMULATED:
-            simulated.append((command, [SIMULATED[command.program], True, command.options]))
-        elif words[0] == "isaaclab" and words[1] in ("train", "play"):
-            simulated.append((command, [words[1], False, words[2:]]))
-        elif words[0] == "isaaclab":
-            bad.append((command, "" if words[1] == "list_envs" else f"isaaclab {words[1]} is not known here"))
+        if command.words[0] == "make":
+            text = wrong_make(repo, command)
+        elif command.words[0] == "isaaclab" and job(command) is None:
+            known = ("train", "play", "list_envs")
+            text = "" if command.words[1:2] and command.words[1] in known else "this command is not known here"
         else:
-            bad.append((command, wrong(repo, command, monkeypatch)))
-    bad += simulated_wrong(repo, tmp_path, simulated)
+            text = simulated[str(command)] if job(command) is not None else wrong(repo, command, elsewhere)
+            text = text or (wrong_torchrun(command) if command.words[0] == "torchrun" else "")
+        bad += [f"{command}: {text}"] if text else []
+    assert not bad, "\n".join(bad)
 
     count = Counter(command.program for command in found)
-    lines = [f"{number:4d} {program}" for program, number in sorted(count.items())]
     gpu = sum(command.gpu for command in found)
-    print(f"{len(found)} commands in {len(pages(repo))} pages, {gpu} of them in blocks that need a GPU", *lines, sep="\n")
+    print(f"{len(found)} commands in {len(pages(repo))} pages, {gpu} of them in blocks that need a GPU")
+    print(*(f"{number:4d} {program}" for program, number in sorted(count.items())), sep="\n")
     record_property("commands", len(found))
-    assert not [f"{command}: {text}" for command, text in bad if text]
-    assert len(bad) == len(found)
 
 
-def simulated_wrong(repo: Path, folder: Path, jobs: list[tuple[Command, list[Any]]]) -> list[tuple[Command, str]]:
-    """The same of commands whose words Isaac Lab reads, looked at in a process that has it."""
-    file = folder / "commands.json"
-    file.write_text(json.dumps([job for _, job in jobs]))
-    done = forked(repo / "tests/docs_isaaclab.py", file, cwd=folder)
-    assert done.returncode == 0, done.stderr[-2000:]
-    texts = json.loads(done.stdout.splitlines()[-1])
-    return [(command, text) for (command, _), text in zip(jobs, texts, strict=True)]
-
-
-def test_a_wrong_command_is_found(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = """
+WRONG = """
 ```sh title="needs a GPU, not run here"
 python scripts/dataset.py robot=cartpole \\
     outt=data    # a comment
 python scripts/rsl_rl/train.py --task FlashNeRD-Cartpole agent.max_iteration=5
+python scripts/rsl_rl/play.py --task FlashNeRD-Cartpole --vidoe
+isaaclab train --rl_library rsl_rl --task FlashNeRD-Cartpol physics=flashnerd
 ```
 `make demoo ARGS=--fresh`, `python scripts/demos/cartpole.py --vidoe` and `python scripts/bundle.py shov cartpole`
-`torchrun --nproc_per_node=2 scripts/train_dynamics.py train.batsh=4` and `python scripts/dataset.py robot=go2 ...`
+`torchrun --nproc_per_nod=2 scripts/train_dynamics.py train.batsh=4` and `python scripts/dataset.py robot=go2 ...`
 """
-    dataset, train, make, demo, bundle, torchrun, good = commands_of(text, "page.md")
+
+
+def wrong_ones() -> list[Command]:
+    """Commands with a mistake each, but for the last."""
+    return commands_of(WRONG, "page.md")
+
+
+def test_a_wrong_command_is_found(repo: Path, elsewhere: pytest.MonkeyPatch, simulated: dict[str, str]) -> None:
+    dataset, train, play, isaaclab, make, demo, bundle, torchrun, good = wrong_ones()
     assert dataset.gpu and train.gpu and not make.gpu
     assert dataset.place == "page.md:4" and good.options == ["robot=go2"]
-    assert "outt" in wrong(repo, dataset, monkeypatch)
+    assert "outt" in wrong(repo, dataset, elsewhere)
     assert "demoo" in wrong_make(repo, make)
-    assert wrong(repo, demo, monkeypatch) and "shov" in wrong(repo, bundle, monkeypatch)
-    assert "batsh" in wrong(repo, torchrun, monkeypatch) and not wrong(repo, good, monkeypatch)
-    (_, said), = simulated_wrong(repo, tmp_path, [(train, ["train", True, train.options])])  # fmt: skip
-    assert "max_iteration" in said
+    assert wrong(repo, demo, elsewhere) and "shov" in wrong(repo, bundle, elsewhere)
+    assert wrong_torchrun(torchrun) and "batsh" in wrong(repo, torchrun, elsewhere)
+    assert not wrong(repo, good, elsewhere)
+    assert "max_iteration" in simulated[str(train)]
+    assert "vidoe" in simulated[str(play)]
+    assert "FlashNeRD-Cartpol" in simulated[str(isaaclab)]
 
 
 def test_every_script_is_named(repo: Path) -> None:
@@ -187,11 +211,12 @@ def test_the_site_has_every_page(repo: Path) -> None:
 def test_the_reference_names_what_exists(repo: Path) -> None:
     """A name that is gone would end the build of the site; this is the same, without building it."""
     names = [
-        name for page in (repo / "docs/reference").glob("*.md") for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)
+        name
+        for page in (repo / "docs/reference").glob("*.md")
+        for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)
     ]
     assert len(names) > 20
     for name in names:
-        module, _, rest = name.partition(":")
         file = repo / "source" / Path(*name.split("."))
         assert file.with_suffix(".py").is_file() or file.is_dir() or defined(repo, name), f"{name} is not defined"
 
