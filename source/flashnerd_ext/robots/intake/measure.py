@@ -342,9 +342,11 @@ def _gains(measured: Measured, probe: Probe, choices: Choices, options: Options)
             joint.guessed.append("stiffness")
             missing.append(name)
         joint.stiffness = _chosen(options.stiffness, name, joint.stiffness, joint, "stiffness")
-        if not joint.damping:
-            critical = 2.0 * float(np.sqrt(joint.stiffness * median[index]))
-            joint.damping = _round(joint.stiffness / 40.0 if choices.feet else critical)
+        critical = 2.0 * float(np.sqrt(joint.stiffness * median[index]))
+        rule = _round(joint.stiffness / 40.0 if choices.feet else critical)
+        # The file's damping may be that of the joint alone, too little beside a guessed stiffness.
+        if not joint.damping or (name in missing and joint.damping < rule):
+            joint.damping = rule
             joint.guessed.append("damping")
         joint.damping = _chosen(options.damping, name, joint.damping, joint, "damping")
     guessed = [name for name in missing if pick(options.stiffness, name) is None]
