@@ -12,7 +12,7 @@ from flashnerd_ext.bundle.store import find_bundle
 from flashnerd_ext.data.samplers import mixture, plan_of, samplers_of
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.robots.description import Mirror
-from flashnerd_ext.robots.intake.measure import JointFacts, Measured
+from flashnerd_ext.robots.intake.measure import JointFacts, Measured, rotorless
 from flashnerd_ext.robots.intake.write import check_target, robot_toml, task_id, task_py, write_folder
 from flashnerd_ext.robots.own import load_own, own_bundles, own_folders, own_robots
 from flashnerd_ext.robots.registry import ROBOTS, all_robots, get_robot
@@ -214,6 +214,28 @@ def test_samplers_draw_states_and_policies_of_the_robot(home: Path, name: str) -
     if name == "strider":
         target = items["gait"].draw(np.random.default_rng(1), 64, 40)[2](20, np.zeros((64, 15)), np.zeros((64, 14)))
         assert np.abs(target - np.array(robot.default_q)).max(0).min() > 0.05, "every joint of every leg swings"
+
+
+def test_torques_on_links_without_a_rotors_inertia_stay_within_what_they_can_bear(home: Path) -> None:
+    path = home / "picker/robot.toml"
+    inertia = load_own(home / "picker").data.inertia["joint3"]
+    path.write_text(path.read_text().replace(f"joint3 = {inertia:g} }}", "joint3 = 1e-4 }"))
+    assert load_own(home / "picker").data.inertia["joint3"] == 1e-4
+    robot, largest = get_robot("picker"), np.zeros(3)
+    for item in samplers_of("picker").values():
+        q, qd, policy = item.draw(np.random.default_rng(0), 50, 4)
+        for t in range(4):
+            largest = np.maximum(largest, np.abs(policy(t, q, qd)).max(0))
+    # 10 rad/s a step at most; the others go up to their limit of 40 N m.
+    assert 0 < largest[2] <= 10.0 * 1e-4 / robot.dt + 1e-9 and largest[0] > 20.0
+
+
+def test_motors_without_a_rotors_inertia_are_found(tmp_path: Path) -> None:
+    measured = arm()
+    assert rotorless(measured) == []
+    measured.inertia["joint3"] = 1e-4
+    (finding,) = rotorless(measured)
+    assert finding.where == "joint3" and "1.7e+03 rad/s" in finding.what and "--armature" in finding.mend
 
 
 def test_weights_of_the_file_change_the_mixture(home: Path) -> None:

@@ -24,6 +24,12 @@ SLOWEST, FASTEST = 0.05, 1.5
 """Bounds of it [rad/s or m/s]."""
 
 
+KICK = 10.0
+"""Largest change of a joint's speed that a torque makes in one step, by its smallest inertia [rad/s or m/s]."""
+STEPS = 5
+"""Random torques of size 1 change a joint's speed by its spread at the start in so many steps."""
+
+
 class Walker(Legged):
     """A robot with legs, of which only the joints of each leg are known, and which legs are in front and left."""
 
@@ -113,4 +119,12 @@ def bolted(own: OwnRobot) -> Bolted:
     robot = own.description
     inertia = np.array([own.data.inertia[name] for name in robot.layout.joint_names])
     low, high = (np.array([robot.position_limit[name][i] for name in robot.layout.joint_names]) for i in (0, 1))
-    return Bolted(robot, inertia, margin=0.05, speed=np.clip(START_SPEED * (high - low), SLOWEST, FASTEST))
+    speed = np.clip(START_SPEED * (high - low), SLOWEST, FASTEST)
+    effort = np.array([robot.effort_limit[name] for name in robot.layout.joint_names])
+    # Motors may be far too strong for links without their rotors' inertia: a step of full torque would then say nothing
+    # of any motion that a task makes, and be most of what a model sees.
+    calm = np.minimum(effort, inertia * KICK / robot.dt)
+    robot = dataclasses.replace(
+        robot, effort_limit={n: float(e) for n, e in zip(robot.layout.joint_names, calm, strict=True)}
+    )
+    return Bolted(robot, inertia, margin=0.05, speed=speed, push=np.minimum(calm, inertia * speed / (STEPS * robot.dt)))

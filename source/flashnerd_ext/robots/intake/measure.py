@@ -32,8 +32,10 @@ ROWS = 12
 """Contact rows at least."""
 WRIST = 0.1
 """Least share of the largest load that a joint of an arm is taken to carry."""
-LIGHT = 1e-4
-"""An inertia about a joint below this is worth a rotor's inertia [kg m^2]."""
+STEP = 1.0 / 240.0
+"""Solver step of a reach task [s]."""
+JERK = 10.0
+"""A motor that changes its joint's speed by more in one solver step has lost its rotor's inertia [rad/s or m/s]."""
 
 
 @dataclass
@@ -110,6 +112,7 @@ def measure(usd: Path, intake: Intake, choices: Choices, options: Options) -> Me
     probe = Probe(_provisional(usd, measured, choices))
     loads = _walker(measured, probe, choices, options) if choices.feet else _arm(measured, probe, options)
     _efforts(measured, loads, choices, options)
+    measured.findings += rotorless(measured)
     _gains(measured, probe, choices, options)
     return measured
 
@@ -266,10 +269,6 @@ def _arm(measured: Measured, probe: Probe, options: Options) -> dict[str, float]
     measured.inertia = {
         name: float(f"{max(value, 1e-7):.3g}") for name, value in zip(measured.joints, smallest, strict=True)
     }
-    for name, value in measured.inertia.items():
-        if value < LIGHT and measured.joints[name].kind != "prismatic":
-            text = f"the inertia about it is {value:.2g} kg m^2 at least, which small torques throw about"
-            found.append(warning(name, text, f"give --armature {name}=VALUE, the rotor's inertia times gear squared"))
     weight = probe.weight()
     loads = {}
     for index, (name, joint) in enumerate(measured.joints.items()):
@@ -331,6 +330,19 @@ def _efforts(measured: Measured, loads: dict[str, float], choices: Choices, opti
     measured.findings += found
 
 
+def rotorless(measured: Measured) -> list[Finding]:
+    """Joints of an arm whose motors would throw them about: their files leave out what turns inside of the motors."""
+    found = []
+    for name, inertia in measured.inertia.items():
+        change = measured.joints[name].effort * STEP / inertia
+        if change > JERK:
+            text = f"its motor can change its speed by {change:.2g} rad/s in a solver step: it has no rotor's inertia"
+            found.append(
+                warning(name, text, "give --armature JOINT=VALUE: the rotor's inertia times gear ratio squared")
+            )
+    return found
+
+
 def _gains(measured: Measured, probe: Probe, choices: Choices, options: Options) -> None:
     """Gains: the user's, the file's, or guesses from effort limits and inertias."""
     _, median = probe.inertia()
@@ -342,9 +354,11 @@ def _gains(measured: Measured, probe: Probe, choices: Choices, options: Options)
             joint.guessed.append("stiffness")
             missing.append(name)
         joint.stiffness = _chosen(options.stiffness, name, joint.stiffness, joint, "stiffness")
-        if not joint.damping:
-            critical = 2.0 * float(np.sqrt(joint.stiffness * median[index]))
-            joint.damping = _round(joint.stiffness / 40.0 if choices.feet else critical)
+        critical = 2.0 * float(np.sqrt(joint.stiffness * median[index]))
+        rule = _round(joint.stiffness / 40.0 if choices.feet else critical)
+        # The file's damping may be that of the joint alone, too little beside a guessed stiffness.
+        if not joint.damping or (name in missing and joint.damping < rule):
+            joint.damping = rule
             joint.guessed.append("damping")
         joint.damping = _chosen(options.damping, name, joint.damping, joint, "damping")
     guessed = [name for name in missing if pick(options.stiffness, name) is None]
