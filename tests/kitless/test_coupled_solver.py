@@ -264,9 +264,10 @@ def test_a_payload_is_a_condition(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     # Gains are no condition of a model that takes torques.
     assert made.card.robot.conditions == ("mass:wrist_link",)
     run = Run(arm_and_cube, 3, coupled(made))
-    mass = wp.to_torch(run.model.body_mass).view(3, -1)
-    mass[1, 2] *= 1.5
-    mass[2, 3] *= 2.0
+    mass, inertia = (wp.to_torch(x).view(3, 4, -1) for x in (run.model.body_mass, run.model.body_inertia))
+    for of_body in (mass, inertia):
+        of_body[1, 2] *= 1.5
+        of_body[2, 3] *= 2.0
     with caplog.at_level(logging.WARNING):
         run.solver.notify_model_changed(int(newton.ModelFlags.BODY_INERTIAL_PROPERTIES))
     assert run.solver.stream.stepper.condition.flatten().tolist() == pytest.approx([0.0, 0.5, 0.0])

@@ -151,11 +151,13 @@ def stage(robot: RobotDescription, worlds: int, conditions: tuple[str, ...]):
 
 
 def change(model: object, link: str, factors: list[float]) -> None:
-    """Scale the mass of that link in each world."""
-    mass = model.body_mass.numpy()
+    """Scale the mass of that link in each world, and its inertia with it, as Isaac Lab's event does."""
+    mass, inertia = model.body_mass.numpy(), model.body_inertia.numpy()
     which = [i for i, label in enumerate(model.body_label) if label.rsplit("/", 1)[-1] == link]
     mass[which] *= factors
+    inertia[which] *= np.array(factors)[:, None, None]
     model.body_mass.assign(mass)
+    model.body_inertia.assign(inertia)
 
 
 def test_the_simulators_torso_mass_reaches_the_model_in_its_own_world() -> None:
@@ -176,6 +178,21 @@ def test_what_the_bundle_is_not_conditioned_on_is_said_once(caplog: pytest.LogCa
     assert not values.any()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1 and "mass of" in said[0] and "pelvis" in said[0] and "mass:torso_link only" in said[0]
+
+
+def test_an_inertia_that_does_not_follow_its_mass_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Isaac Lab has an event for it (randomize_rigid_body_inertia), and that of masses can leave inertias alone."""
+    conditions, model, _ = stage(get_robot("g1"), 2, ("mass:torso_link",))
+    before = model.body_inertia.numpy().copy()
+    change(model, "torso_link", [1.0, 1.2])
+    conditions.update()
+    assert not caplog.records
+    model.body_inertia.assign(before)
+    with caplog.at_level(logging.WARNING):
+        conditions.update()
+        conditions.update()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1 and "inertia, apart from its mass, of" in said[0] and "torso_link" in said[0]
 
 
 def test_base_conditions_follow_the_root_and_values_beyond_the_data_are_clamped(

@@ -69,7 +69,9 @@ class ConditionStage:
                 what, link = found
                 self._inertial[column] = (what, self._bodies(link).to(base.device) if link else base)
         self._mass, self._com = self._all(model.body_mass).clone(), self._all(model.body_com).clone()
-        self._inertia = self._all(model.body_inertia).clone()
+        # PhysX's robots do not say theirs here.
+        inertia = getattr(model, "body_inertia", None)
+        self._inertia = None if inertia is None else self._all(inertia).clone()
         self._covered = self._coverage()
 
     def take_ranges(self, card: Card) -> None:
@@ -153,22 +155,29 @@ class ConditionStage:
                 f"{float(self._low[which]):.4g} to {float(self._high[which]):.4g}): it is clamped there. Narrow the "
                 "event's range, or train on a wider one.",
             )
-        follows = (1.0 + factor).nan_to_num(nan=1.0)[:, None, None] * self._inertia
-        apart = (self._all(self._model.body_inertia) - follows).abs().amax((1, 2)) / self._inertia.abs().amax((1, 2))
+        apart = torch.zeros_like(factor)
+        if self._inertia is not None:
+            follows = (1.0 + factor).nan_to_num(nan=1.0)[:, None, None] * self._inertia
+            apart = (self._all(self._model.body_inertia) - follows).abs().amax((1, 2))
+            apart /= self._inertia.abs().amax((1, 2))
         self._mention_unseen(torch.cat((factor.abs().unsqueeze(1), shift.abs(), apart.unsqueeze(1)), 1))
 
     def _mention_unseen(self, changes: Tensor) -> None:
-        """Say once which body changed although the model is not conditioned on it; ``changes`` [bodies, 5]."""
+        """Say which body changed although the model is not conditioned on it, once for mass, centre of mass and
+        inertia each; ``changes`` [bodies, 5]."""
         # What has no mass, and none now, did not change.
         unseen = torch.where(self._covered, 0.0, changes).nan_to_num(nan=0.0)
-        if self._notices.said("unseen") or not bool((unseen > 1e-3).any()):
+        if not bool((unseen > 1e-3).any()):
             return
-        body, what = divmod(int(unseen.argmax()), 5)
-        quantity = ("mass", *(f"centre of mass along {axis}" for axis in "xyz"), "inertia, apart from its mass,")[what]
         known = f"conditioned on {', '.join(self.names)} only" if self.names else "not conditioned on it"
-        self._notices.say(
-            "unseen",
-            f"An event changed the {quantity} of {self._model.body_label[body]}, but the bundle '{self._name}' is "
-            f"{known}: the learned dynamics go on as trained. Remove the event, or "
-            "train on randomised data.",
-        )
+        for key, columns in (("mass", (0,)), ("centre of mass", (1, 2, 3)), ("inertia", (4,))):
+            of_key = unseen[:, columns]
+            if self._notices.said(f"unseen {key}") or not bool((of_key > 1e-3).any()):
+                continue
+            body, axis = divmod(int(of_key.argmax()), len(columns))
+            more = {"centre of mass": f" along {'xyz'[axis]}", "inertia": ", apart from its mass,"}.get(key, "")
+            self._notices.say(
+                f"unseen {key}",
+                f"An event changed the {key}{more} of {self._model.body_label[body]}, but the bundle '{self._name}' is "
+                f"{known}: the learned dynamics go on as trained. Remove the event, or train on randomised data.",
+            )

@@ -16,6 +16,7 @@ import warp as wp
 from mujoco_warp._src.types import ConstraintType
 
 from flashnerd_ext.solver.coupled_kernels import own_constraints, sum_forces, take
+from flashnerd_ext.solver.coupled_overflow import OverflowStage
 from flashnerd_ext.solver.coupled_routes import Buffers, Route
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class CoupledStep:
         torque: What acts on the actuated joints from outside: drives, commanded efforts and external wrenches
             [N m or N], shape [N, nu]; up to date when the prediction is asked for.
         unseen: Rows in which such a force acts on a joint without an actuation input, boolean [N].
+        room: What MuJoCo Warp's buffers had no room for.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class CoupledStep:
             self._force_view = wp.to_torch(self._force, requires_grad=False)
             self.torque = torch.zeros((where.rows, len(actuated)), device=columns.device)
             self.unseen = torch.zeros(where.rows, dtype=torch.bool, device=columns.device)
+            self.room = OverflowStage(data)
 
     def order(self, predict: Callable[[], tuple[Tensor, Tensor]]) -> None:
         """One step of the whole simulation.
@@ -68,6 +71,7 @@ class CoupledStep:
                 are trusted, boolean [N]; a robot whose are not is stepped analytically. It is called once.
         """
         m, d = self._model, self._data
+        self.room.begin()
         mjw.fwd_position(m, d, factorize=False)
         d.sensordata.zero_()
         mjw.sensor_pos(m, d)
@@ -86,7 +90,17 @@ class CoupledStep:
         if self._one_way:
             self._drop_reaction()
         mjw.sensor_acc(m, d)
-        self._route.integrate(m, d, self._buffers)
+        self._integrate()
+        self.room.look()
+
+    def _integrate(self) -> None:
+        """The route's integrator, without MuJoCo Warp's line for each world and step whose buffers were too small."""
+        options = self._model.opt
+        loud, options.warn_overflow = options.warn_overflow, False
+        try:
+            self._route.integrate(self._model, self._data, self._buffers)
+        finally:
+            options.warn_overflow = loud
 
     def _energy(self, compute: Callable[[Any, Any], None], by_sensor: bool) -> None:
         m, d = self._model, self._data

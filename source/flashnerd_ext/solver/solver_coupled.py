@@ -72,6 +72,7 @@ class SolverCoupled(CoupledRows, LearnedSolver):
                 "coupling section."
             )
         _refuse_options(mujoco)
+        self._given_contacts = not mujoco.get("use_mujoco_contacts", True)
         super().__init__(model, bundle, strict=strict, **mujoco)
         if not self.mjw_data.njmax:
             raise FlashNerdError("solver_cfg.njmax is 0, but coupled mode resolves constraints: type njmax=300.")
@@ -112,6 +113,7 @@ class SolverCoupled(CoupledRows, LearnedSolver):
                 f"env.sim.physics.num_substeps={card.simulation.substeps}."
             )
         self._state = state_in
+        self.coupled.room.given(contacts if self._given_contacts else None)
         super().step(state_in, state_out, control, contacts, dt)
         with torch.inference_mode(), self._on_warp_stream():
             self.settle(state_out)
@@ -151,12 +153,13 @@ class SolverCoupled(CoupledRows, LearnedSolver):
                 )
 
     def report(self, dump: GuardDump) -> None:
-        """Report robots that fell back, and forces that no input of the model shows.
+        """Report robots that fell back, contacts without room, and forces that no input of the model shows.
 
         Raises:
-            FlashNerdError: Where forces are not seen and that is refused.
+            FlashNerdError: Where one of the latter is refused.
         """
         super().report(dump)
+        self.coupled.room.report(self.notices)
         if len(self.bundle.card.robot.actuated) < self.bundle.card.num_joints and bool(self.coupled.unseen.any()):
             self.notices.say(
                 "unseen_force",
