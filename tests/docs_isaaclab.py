@@ -23,6 +23,8 @@ from flashnerd_ext.rl import command, hooks
 def look(action: str, words: list[str]) -> int:
     """What an entry point does before it starts a simulation: parse the words, resolve the task."""
     module: Any = importlib.import_module(f"isaaclab_rl.entrypoints.backends.{action}_rsl_rl")
+    if "--rl_library" not in words:
+        return 0  # a page that names the program only
     library = words.index("--rl_library")
     options = module._parse_args([*words[:library], *words[library + 2 :]])
     module.resolve_task_config(options.task, options.agent)
