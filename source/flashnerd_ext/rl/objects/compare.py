@@ -57,7 +57,7 @@ class Track:
     def mean_force(self) -> Array:
         """Mean force on the object while its first episode lasted [N], [N]."""
         alive = self.alive
-        return (self.force * alive).sum(0) / np.maximum(alive.sum(0), 1)
+        return np.where(alive, self.force, 0.0).sum(0) / np.maximum(alive.sum(0), 1)
 
     @property
     def peak_force(self) -> Array:
