@@ -274,7 +274,7 @@ def test_the_force_on_an_object_is_what_moves_it() -> None:
         ]
         if cube in pair:
             total += force[i, :3] * (1.0 if pair[0] == cube else -1.0)
-    assert np.linalg.norm(total) > 1.0
+    assert np.linalg.norm(total) > 0.1 * mass * 9.81, "nothing pushes"
     np.testing.assert_allclose(total, mass * (change + [0.0, 0.0, 9.81]), rtol=1e-3, atol=1e-2)
 
 
