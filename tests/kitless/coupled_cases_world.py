@@ -100,7 +100,9 @@ class Bench(Run):
         poses = torch.from_numpy(self.state.body_q.numpy())
         for world in worlds:
             middle = poses[[self.body(name)[world] for name in FINGERS]].mean(0)
-            along = wp.quat_rotate(wp.quat(*poses[self.body(FINGERS[0])[world], 3:].tolist()), wp.vec3(0.0, 0.0, 1.0))
+            along: Any = wp.quat_rotate(
+                wp.quat(*poses[self.body(FINGERS[0])[world], 3:].tolist()), wp.vec3(0.0, 0.0, 1.0)
+            )
             reach = self.tip + CUBE - 0.002
             place = middle[:3] + reach * torch.tensor([along[0], along[1], along[2]])
             self.view("joint_q")[world, 9:] = torch.cat((place, poses[self.body(FINGERS[0])[world], 3:]))
@@ -111,6 +113,7 @@ class Bench(Run):
         """How far a finger reaches along its own axis [m]."""
         shapes = [s for s, body in enumerate(self.model.shape_body.numpy()) if body == self.body(FINGERS[0])[0]]
         local, scale = self.model.shape_transform.numpy(), self.model.shape_scale.numpy()
+        move: Any = wp.transform_point
         reach = []
         for shape in shapes:
             source = self.model.shape_source[shape]
@@ -122,8 +125,7 @@ class Bench(Run):
             turn = wp.transform(wp.vec3(*local[shape, :3].tolist()), wp.quat(*local[shape, 3:].tolist()))
             size = scale[shape]
             reach += [
-                wp.transform_point(turn, wp.vec3(*(float(a) * float(b) for a, b in zip(c, size, strict=True))))[2]
-                for c in corners
+                move(turn, wp.vec3(*(float(a) * float(b) for a, b in zip(c, size, strict=True))))[2] for c in corners
             ]
         return max(reach)
 

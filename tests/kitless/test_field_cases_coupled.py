@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import newton
 import warp as wp
-from coupled_cases_world import FINGERS, LAYOUT, POSE, Bench, shipped
+from coupled_cases_world import LAYOUT, POSE, Bench, shipped
 from forked import result_of
 
 from flashnerd_ext.errors import FlashNerdError
@@ -258,9 +258,7 @@ def test_the_force_on_an_object_is_what_moves_it() -> None:
     bench = Bench(3)
     bench.touch([1])
     bench.step()
-    before = bench.view("joint_qd")[1, 9:12].clone()
-    bench.step()
-    change = (bench.view("joint_qd")[1, 9:12] - before).numpy() / bench.dt
+    change = bench.view("joint_qd")[1, 9:12].numpy() / bench.dt
     cube = bench.body("cube")[1]
     mass = float(bench.model.body_mass.numpy()[cube])
     contacts: Any = newton.Contacts(
@@ -269,15 +267,14 @@ def test_the_force_on_an_object_is_what_moves_it() -> None:
     )  # fmt: skip
     bench.solver.update_contacts(contacts, bench.state)
     count, force, bodies = int(contacts.n_contacts.numpy()[0]), contacts.force.numpy(), bench.model.shape_body.numpy()
-    total, fingers = np.zeros(3), {bench.body(name)[1] for name in FINGERS}
+    total = np.zeros(3)
     for i in range(count):
         pair = [
             int(bodies[shapes.numpy()[i]]) for shapes in (contacts.rigid_contact_shape0, contacts.rigid_contact_shape1)
         ]
         if cube in pair:
-            assert fingers & set(pair)
             total += force[i, :3] * (1.0 if pair[0] == cube else -1.0)
-    assert np.linalg.norm(total) > 1.0
+    assert np.linalg.norm(total) > 0.1 * mass * 9.81, "nothing pushes"
     np.testing.assert_allclose(total, mass * (change + [0.0, 0.0, 9.81]), rtol=1e-3, atol=1e-2)
 
 

@@ -37,7 +37,7 @@ def test_armature_that_is_not_known_yet_refuses_nothing() -> None:
 
 def test_a_robot_of_another_armature_is_refused_with_both() -> None:
     """The stock FRANKA_PANDA_CFG gives its arm 0.001."""
-    found = scene("franka").armature | {"panda_joint1": 0.001}
+    found = dict(scene("franka").armature) | {"panda_joint1": 0.001}
     other = dataclasses.replace(scene("franka", alone=False), armature=found)
     with pytest.raises(FlashNerdError) as refused:
         choose_for(other)
@@ -51,7 +51,7 @@ def test_a_robot_of_another_armature_is_refused_with_both() -> None:
 
 def test_each_bundle_says_the_joint_that_it_differs_in() -> None:
     """All joints as of franka but one finger."""
-    found = scene("franka").armature | {"panda_finger_joint2": 0.02}
+    found = dict(scene("franka").armature) | {"panda_finger_joint2": 0.02}
     with pytest.raises(FlashNerdError) as refused:
         choose_for(dataclasses.replace(scene("franka"), armature=found))
     assert "franka knows 0.1 of panda_finger_joint2, which has 0.02" in str(refused.value)
