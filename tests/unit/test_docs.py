@@ -121,7 +121,7 @@ def simulated(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     asked = {str(command): words for command in [*commands(repo), *wrong_ones()] if (words := job(command)) is not None}
     file = tmp_path_factory.mktemp("docs") / "commands.json"
     file.write_text(json.dumps([*asked.values()]))
-    for folder in set(re.findall(r"refresh\.data=([\w/]+)", file.read_text())):
+    for folder in set(re.findall(r"\bdata/\w+", file.read_text())):
         (file.parent / folder).mkdir(parents=True)
         (file.parent / folder / "dataset.json").touch()
     done = forked(repo / "tests/docs_isaaclab.py", file, cwd=file.parent)
