@@ -21,8 +21,8 @@ import numpy as np
 from flashnerd_ext.errors import FlashNerdError, cli_main
 from flashnerd_ext.view.stage import Options, Report, read_options
 
-WORLDS = 3
-"""Hands; the first is shown, the table has all."""
+WORLDS, WORLD = 3, 0
+"""Hands, and the one that is shown; the table has all."""
 RUNS = {
     "simulator": ("MuJoCo Warp", "#1f1f1d", "-"),
     "two_way": ("FlashNeRD, two-way", "#2a78d6", "--"),
@@ -40,7 +40,7 @@ NEAREST = 1e-4
 
 
 def main() -> int:
-    options = read_options("hand_cube", __doc__ or "", seconds=3.0)
+    options = read_options("hand_cube", __doc__ or "", seconds=2.0)
     from flashnerd_ext.rl.objects.compare import Track, same_start
     from flashnerd_ext.rl.objects.program import SAME, ObjectsConfig, work
 
@@ -69,7 +69,7 @@ def shown(options: Options, run: str, folder: Path) -> dict[str, Any] | None:
     if run not in SHOWN or (not options.video and options.viz == "none"):
         return None
     film = str(folder / f"{run}.npy") if options.video else ""
-    return {"film": film, "viz": options.viz, "size": SIZE, "eye": EYE, "target": TARGET}
+    return {"film": film, "viz": options.viz, "world": WORLD, "size": SIZE, "eye": EYE, "target": TARGET}
 
 
 def table(tracks: dict[str, Any]) -> Report:
@@ -110,7 +110,7 @@ def table(tracks: dict[str, Any]) -> Report:
 
 
 def pictures(options: Options, tracks: dict[str, Any], frames: dict[str, Any], report: Report) -> None:
-    """Clip and picture of the first world.
+    """Clip and picture of the shown world.
 
     Raises:
         FlashNerdError: Where they show nothing.
@@ -122,14 +122,14 @@ def pictures(options: Options, tracks: dict[str, Any], frames: dict[str, Any], r
     reference = tracks["simulator"]
     for run, (label, color, line) in RUNS.items():
         track = tracks[run]
-        alive, together = track.alive[:, 0], track.alive[:, 0] & reference.alive[:, 0]
+        alive, together = track.alive[:, WORLD], track.alive[:, WORLD] & reference.alive[:, WORLD]
         if run in SHOWN:
             over = None if alive.all() else int(alive.argmin())
             ended = "" if over is None else f"dropped after {(over + 1) * track.dt:.2f} s"
             panels.append(Panel(label, color, frames[run], over, ended))
-            forces.append(Curve(label, color, line, np.where(alive, track.force[:, 0], np.nan)))
+            forces.append(Curve(label, color, line, np.where(alive, track.force[:, WORLD], np.nan)))
         if run != "simulator":
-            between = 1e3 * distance(track.pose[1:, 0], reference.pose[1:, 0])[0]
+            between = 1e3 * distance(track.pose[1:, WORLD], reference.pose[1:, WORLD])[0]
             far.append(Curve(label, color, line, np.where(together, between, np.nan)))
     charts = (
         Chart("cube away from MuJoCo Warp's [mm]", far, NEAREST),

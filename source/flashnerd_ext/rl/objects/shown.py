@@ -1,4 +1,4 @@
-"""What a run shows of its first world: a live viewer, or frames for a picture in which several runs stand together."""
+"""What a run shows of one of its worlds: a live viewer, or frames for a picture of several runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Shown:
 
     Args:
         spec: ``film`` (an ``.npy`` for the frames, uint8 [T, H, W, 3]; none when empty), ``viz`` (live viewers, as
-            ``--viz`` takes them), ``size`` of a frame [pixels], ``eye`` and ``target`` of the camera in the world's
-            own frame [m].
+            ``--viz`` takes them), ``world``, ``size`` of a frame [pixels], ``eye`` and ``target`` of the camera in the
+            world's own frame [m].
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Shown:
         """
         from flashnerd_ext.view.viewers import add_viewers
 
-        add_viewers(env_cfg, self.spec["viz"], bool(self.spec["film"]), [0])
+        add_viewers(env_cfg, self.spec["viz"], bool(self.spec["film"]), [self.spec["world"]])
         for viewer in env_cfg.sim.visualizer_cfgs or ():
             if self.spec["film"] and hasattr(viewer, "window_width"):
                 viewer.window_width = viewer.window_height = int(self.spec["size"])
@@ -46,7 +46,7 @@ class Shown:
 
         if self.spec["film"]:
             if not self.frames:
-                origin = env.scene.env_origins[0].cpu().numpy()
+                origin = env.scene.env_origins[self.spec["world"]].cpu().numpy()
                 viewer: Any = camera(env)
                 viewer.stand(*((origin + self.spec[name]).tolist() for name in ("eye", "target")))
             self.frames.append(picture(env))
