@@ -125,7 +125,7 @@ def pictures(options: Options, tracks: dict[str, Any], frames: dict[str, Any], r
         alive, together = track.alive[:, WORLD], track.alive[:, WORLD] & reference.alive[:, WORLD]
         if run in SHOWN:
             over = None if alive.all() else int(alive.argmin())
-            ended = "" if over is None else f"dropped after {(over + 1) * track.dt:.2f} s"
+            ended = "" if over is None else f"dropped after {over * track.dt:.2f} s"
             panels.append(Panel(label, color, frames[run], over, ended))
             forces.append(Curve(label, color, line, np.where(alive, track.force[:, WORLD], np.nan)))
         if run != "simulator":
