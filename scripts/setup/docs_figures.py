@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -142,7 +143,8 @@ def main() -> None:
     plt.rcParams.update({"svg.fonttype": "path", "svg.hashsalt": "flashnerd", "font.family": "DejaVu Sans"})
     for name, draw in (("data_flow", data_flow), ("cell", cell), ("modes", modes)):
         axes = draw()
-        axes.figure.savefig(FOLDER / f"{name}.svg", facecolor="white", metadata={"Date": None})
+        figure: Any = axes.figure
+        figure.savefig(FOLDER / f"{name}.svg", facecolor="white", metadata={"Date": None})
         plt.close("all")
         print(FOLDER / f"{name}.svg")
 

@@ -10,12 +10,12 @@ from isaaclab.utils import configclass
 from isaaclab_tasks.core.velocity import mdp as velocity_mdp
 from isaaclab_tasks.core.velocity.config.go2.agents.rsl_rl_ppo_cfg import UnitreeGo2FlatPPORunnerCfg
 from isaaclab_tasks.core.velocity.velocity_env_cfg import LocomotionVelocityRoughEnvCfg, RewardsCfg
-from isaaclab_tasks.utils import preset
 
 from flashnerd_ext.robots.own import OwnRobot
 
+from ..physics_preset import physics_preset
 from ..velocity.agents.rsl_rl_ppo_cfg import mirrored, scheduled, step, walk
-from ..velocity.physics import analytical, learned
+from ..velocity.physics import analytical
 from .articulation import articulation
 
 TORQUES, HEIGHT = 1.0, 3.0
@@ -60,12 +60,7 @@ def velocity(cfg: Any, own: OwnRobot) -> None:
     physics.num_substeps = robot.substeps
     physics.default_shape_cfg.ke, physics.default_shape_cfg.kd = contacts.ke, contacts.kd
     bundle = str(own.bundle)
-    cfg.sim.physics = preset(
-        default=physics,
-        newton_mjwarp=physics,
-        flashnerd=learned(physics, bundle),
-        mujoco_c=learned(physics, bundle, "mujoco_c"),
-    )
+    cfg.sim.physics = physics_preset(physics, bundle, mujoco_c=True)
     cfg.sim.dt, cfg.decimation, cfg.sim.render_interval = robot.sim_dt, robot.decimation, robot.decimation
     cfg.scene.contact_forces.update_period = robot.sim_dt
     # Scene: the robot on a plane.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from isaaclab_newton.physics import NewtonManager
@@ -63,7 +64,8 @@ class ClipVisualizer(NewtonGLVisualizer):
         if self.focus is None or self.backend is None:
             return
         # The simulation's own state: the viewer's copy is a frame old until it draws.
-        bodies = NewtonManager.get_state_0().body_q.numpy()[self._bodies(), :3]
+        state: Any = NewtonManager.get_state_0()
+        bodies = state.body_q.numpy()[self._bodies(), :3]
         centre = bodies.mean(axis=0)
         if self._home is None:
             room = FOLLOWED if self._moves else STANDING

@@ -60,6 +60,8 @@ class Comparison:
         FlashNerdError: Where the environment does not run learned physics of the learned mode.
     """
 
+    _latest: tuple[np.ndarray, np.ndarray]
+
     def __init__(self, env: Any, mode: str = "policy", engine: str = "mujoco_c") -> None:
         from flashnerd_ext.physics.environment import running_robot
         from flashnerd_ext.robots.registry import get_robot
@@ -108,7 +110,8 @@ class Comparison:
             self._latest = (joint_q.detach().cpu().numpy(), fresh.cpu().numpy())
             return joint_q, joint_qd
 
-        env.step, self.ghost.step = stepped, advanced
+        env.step = stepped
+        self.ghost.step = advanced  # pyright: ignore[reportAttributeAccessIssue]
         manager = getattr(env, "command_manager", None)
         if manager is not None:
             manager.compute = self._same_commands(manager, manager.compute)

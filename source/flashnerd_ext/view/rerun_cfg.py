@@ -10,5 +10,6 @@ from isaaclab_visualizers.rerun import RerunVisualizerCfg
 class MotionRerunVisualizerCfg(RerunVisualizerCfg):
     """Isaac Lab's rerun viewer; ``record_to_rrd`` gives a file with the meshes and every frame's transforms."""
 
-    class_type: type | str = "flashnerd_ext.view.rerun_recorder:MotionRerunVisualizer"
+    # A name that is resolved late, as in the parent.
+    class_type: type | str = "flashnerd_ext.view.rerun_recorder:MotionRerunVisualizer"  # pyright: ignore
     """Visualizer implementation class."""

@@ -25,7 +25,7 @@ rr: Any = import_module("rerun")
 class MotionRerunVisualizer(RerunVisualizer):
     """:class:`RerunVisualizer` that records what it shows."""
 
-    cfg: MotionRerunVisualizerCfg
+    cfg: MotionRerunVisualizerCfg  # pyright: ignore[reportIncompatibleVariableOverride]
     _server: Any = None
 
     def initialize(self, scene_data_provider: SceneDataProvider) -> None:

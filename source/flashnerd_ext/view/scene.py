@@ -50,8 +50,9 @@ class Scene:
             builder.add_ground_plane()
         for _ in range(2 * pairs if ghosts else pairs):
             builder.add_world(single)
-        self.model = builder.finalize(device="cpu")
-        self.state = self.model.state()
+        # Newton's arrays may be None by their types.
+        self.model: Any = builder.finalize(device="cpu")
+        self.state: Any = self.model.state()
         self._count = 2 * pairs if ghosts else pairs
         newton.eval_fk(self.model, self.model.joint_q, self.model.joint_qd, self.state)
         bodies = self.state.body_q.numpy()[: max(1, self.model.body_count // self._count), :3]
