@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 
-class Normalizer(nn.Module):
+class ExactBuffers(nn.Module):
+    """A module whose buffers move with it and keep their digits: ``model.to(bfloat16)`` rounds parameters only."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        exact = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, value in exact.items():
+            moved = self._buffers[name]
+            if value is not None and moved is not None:
+                self._buffers[name] = value.to(moved.device)
+        return self
+
+
+class Normalizer(ExactBuffers):
     """Shift and scale of one vector; statistics are buffers that never train.
 
     A feature with a tiny spread keeps its own scale: a large epsilon would silence it. A constant one gets scale 1.
@@ -21,16 +35,6 @@ class Normalizer(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("std", torch.ones(size, dtype=torch.float64))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Normalizer:
-        # model.to(bfloat16) must move the statistics, not round them.
-        exact = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, value in exact.items():
-            moved = self._buffers[name]
-            if value is not None and moved is not None:
-                self._buffers[name] = value.to(moved.device)
-        return self
 
     def fit(self, mean: Tensor, std: Tensor) -> None:
         """Take float64 statistics; zero spread becomes 1."""

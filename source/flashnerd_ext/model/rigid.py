@@ -21,18 +21,19 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from flashnerd_ext.errors import FlashNerdError
 from flashnerd_ext.model.chain import Chain
 from flashnerd_ext.model.frame import frame_names
 from flashnerd_ext.model.layout import StateLayout
+from flashnerd_ext.model.normalizer import ExactBuffers
 
 INERTIAL = 10
 """Numbers of a link: second moments xx, yy, zz, xy, xz, yz [kg m^2], first moments x, y, z [kg m], mass [kg]."""
 
 
-class RigidPrior(nn.Module):
+class RigidPrior(ExactBuffers):
     """Joint accelerations of a tree of rigid links from a frame's features.
 
     Every number is a buffer: geometry from a :class:`Chain`, inertial parameters from a fit; nothing is trained.
@@ -95,16 +96,6 @@ class RigidPrior(nn.Module):
         self._velocity = slice(places[f"{names[0]}.vel"], places[f"{names[0]}.vel"] + joints)
         self._torque = [places.get(f"{name}.act") for name in names]
         self._condition = slice(len(places) - len(layout.conditions), len(places))
-
-    def _apply(self, fn: Any, recurse: bool = True) -> RigidPrior:
-        # model.to(bfloat16) must move these numbers, not round them.
-        exact = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, value in exact.items():
-            moved = self._buffers[name]
-            if value is not None and moved is not None:
-                self._buffers[name] = value.to(moved.device)
-        return self
 
     def _load_from_state_dict(
         self,
