@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.kitless, pytest.mark.slow]
 def home(tmp_path_factory: pytest.TempPathFactory, dog: str, arm: str) -> Any:
     """A folder with the robots ``rex`` and ``picker`` as the command writes them, which is looked through."""
     folder = tmp_path_factory.mktemp("own")
+    (folder / "robots").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLASHNERD_ROBOTS", str(folder / "robots"))
         for name, text in (("rex", dog), ("picker", arm)):

@@ -28,7 +28,7 @@ def roots() -> list[Path]:
     found = [Path(text).expanduser().absolute() for text in given.split(os.pathsep) if text]
     for path in found:
         if not path.is_dir():
-            raise FlashNerdError(f"{VARIABLE} names {path}, which is not a folder: correct the environment variable.")
+            raise FlashNerdError(f"{VARIABLE} names {path}, which is not a folder: make it, or correct the variable.")
     return found
 
 
