@@ -83,7 +83,8 @@ def choose_for(scene: SceneJoints, coupled_only: bool = False, instead: str = "n
     fitting.sort(key=order)
     if fitting:
         _refuse_other_armature([cards[name] for name in fitting], scene, instead)
-        return load_bundle(folders[fitting[0]])
+        best = fitting[0]
+        return load_bundle(best if best in shipped() else folders[best])
     available = f"available are {', '.join(names) or 'none'}"
     kind = " of coupled mode" if coupled_only else ""
     joints = scene.robots if coupled_only else (scene.joints,)
