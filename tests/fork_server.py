@@ -40,8 +40,11 @@ def load() -> None:
     complete = importlib.util.find_spec("isaaclab") is not None
     if complete:
         activate("local")
+    # Newton imports rerun where it is installed, which starts threads; what records with it has a process of its own.
+    sys.modules["rerun"] = None  # type: ignore[assignment]
     for name in MODULES if complete else ("torch", "h5py"):
         importlib.import_module(name)
+    del sys.modules["rerun"]
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         raise RuntimeError(f"importing Isaac Lab started {threads - 1} threads, so it cannot be forked")
