@@ -46,20 +46,19 @@ class JointMap:
     @property
     def q_to_card(self) -> list[int]:
         """Index into the simulation's ``joint_q`` for each coordinate of the card's, length nq."""
-        head = []
-        if self.floating_base:
-            quaternion = _XYZW_FROM_WXYZ if self.quaternion_order == "wxyz" else (0, 1, 2, 3)
-            head = [0, 1, 2, *(3 + i for i in quaternion)]
-        return head + [len(head) + i for i in self.to_card]
+        return self._coordinates(_XYZW_FROM_WXYZ, self.to_card)
 
     @property
     def q_to_sim(self) -> list[int]:
         """Index into the card's ``joint_q`` for each coordinate of the simulation's, length nq."""
+        return self._coordinates(_WXYZ_FROM_XYZW, self.to_sim)
+
+    def _coordinates(self, from_wxyz: tuple[int, ...], joints: tuple[int, ...]) -> list[int]:
         head = []
         if self.floating_base:
-            quaternion = _WXYZ_FROM_XYZW if self.quaternion_order == "wxyz" else (0, 1, 2, 3)
+            quaternion = from_wxyz if self.quaternion_order == "wxyz" else (0, 1, 2, 3)
             head = [0, 1, 2, *(3 + i for i in quaternion)]
-        return head + [len(head) + i for i in self.to_sim]
+        return head + [len(head) + i for i in joints]
 
     @property
     def qd_to_card(self) -> list[int]:

@@ -147,7 +147,7 @@ class RigidPrior(ExactBuffers):
         links = self.links.to(frame.dtype)
         body = links[0]
         if self.layout.conditions:
-            body = body + torch.einsum("...c,cjk->...jk", self.motion(frame)[2], links[1:])
+            body = body + torch.einsum("...c,cjk->...jk", frame[..., self._condition], links[1:])
         return twist, transform(pose, pseudo(body))
 
     def motion(self, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
